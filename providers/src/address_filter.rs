@@ -1,4 +1,4 @@
-//! [`AddressFilter`]: which IP addresses requests may be sent to.
+//! [`AddressFilter`]: the IP addresses that requests may be sent to.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Decides which IP addresses requests may be sent to, and resolves names to those only: what is
-/// checked is what is connected to.
+/// A predicate on IP addresses, and a resolver that returns only the allowed ones, so that exactly
+/// the checked address is connected to.
 #[derive(Clone)]
 pub(crate) struct AddressFilter(Arc<dyn Fn(IpAddr) -> bool + Send + Sync>);
 
@@ -17,8 +17,8 @@ impl AddressFilter {
         AddressFilter(Arc::new(allows))
     }
 
-    /// Checks an IP address in a URL, which no resolver sees. A URL has one notation of each, such
-    /// as `127.0.0.1` for `0x7f.1`.
+    /// Checks an IP address in a URL, which no resolver sees. URL parsing has normalised it:
+    /// `0x7f.1` has become `127.0.0.1`.
     pub(crate) fn check(&self, url: &Url) -> Result<(), AddressRefused> {
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
         match host.parse::<IpAddr>() {
@@ -27,8 +27,7 @@ impl AddressFilter {
         }
     }
 
-    /// Returns whether requests may be sent there. An IPv4 address that is written as an IPv6
-    /// address is an IPv4 address.
+    /// Returns whether requests may be sent to `ip`. IPv4-mapped IPv6 addresses count as IPv4.
     fn allows(&self, ip: IpAddr) -> bool {
         (self.0)(ip.to_canonical())
     }
@@ -55,7 +54,7 @@ impl fmt::Debug for AddressFilter {
     }
 }
 
-/// The address is not allowed, or the name has no address that is.
+/// Error for an address that is not allowed, or a name without an allowed address.
 #[derive(Debug)]
 pub(crate) struct AddressRefused;
 

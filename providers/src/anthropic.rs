@@ -2,17 +2,19 @@
 //!
 //! # Thinking that is bound to its history
 //!
-//! From Fable 5.1, Opus 5.5, Sonnet 5.5 and Haiku 5.5 on ([`Profile::binds`]) a signed thinking
-//! block is accepted only after the same system prompt, tools and messages as when it was written;
-//! otherwise the request is refused as invalid. If this crate changes the history, it omits the
-//! thinking: that of a reply to a request which asked for a tool as text ([`Profile::forces`]), all
-//! thinking if the options contain tools that the provider runs, whose blocks are not part of a
-//! reply, and after a compaction that of earlier replies ([`ChatRequest::compacted`]).
+//! Fable 5.1, Opus 5.5, Sonnet 5.5, Haiku 5.5 and later ([`Profile::binds`]) accept a signed
+//! thinking block only after the system prompt, tools and messages it was written with. Otherwise
+//! they refuse the request as invalid. If this crate changes the history, it omits thinking:
+//!
+//! - of replies to requests that asked for a tool as text ([`Profile::forces`]),
+//! - of all replies if the options contain tools that the provider runs, because their blocks are
+//!   not part of a reply,
+//! - of earlier replies after a compaction ([`ChatRequest::compacted`]).
 //!
 //! Changes by hooks cannot be detected here. A `transform_context` or `prepare_tools` for such a
-//! model must not change earlier output: it may omit what it has always omitted, and append at the
-//! end. A hook that changes the history must remove the thinking after the change from the
-//! messages, or the server must be asked to do so:
+//! model must not change earlier output. It may omit what it has always omitted, and append at the
+//! end. A hook that changes the history must remove the thinking after the change, or ask the
+//! server to do so:
 //!
 //! ```
 //! use loopwright_providers::Anthropic;
@@ -28,9 +30,9 @@
 //! # Ok::<(), loopwright_core::model::ModelError>(())
 //! ```
 //!
-//! Such an option is merged into the field that the thinking level makes, so the effort stays that
-//! of the level. An option with another `type` replaces the level; the effort is then also set by
-//! an option, `output_config`.
+//! Such an option is merged into the field that the thinking level sets, so the effort still
+//! follows the level. An option with another `type` replaces the level. Set the effort by the
+//! option `output_config` then.
 
 mod decode;
 mod encode;
@@ -51,7 +53,7 @@ pub use decode::Decoder;
 pub use encode::encode;
 pub use profile::{Answers, Profile, Settings, Thinks};
 
-/// Implements the Anthropic Messages format.
+/// The Anthropic Messages format.
 #[derive(Debug, Clone, Copy)]
 pub struct Messages;
 

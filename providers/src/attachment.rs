@@ -1,6 +1,6 @@
-//! What an attachment is, by its media type: APIs have other fields for documents than for images.
+//! Kinds of attachments, by media type: APIs have different fields for documents and images.
 
-/// The name under which a document is sent, which some APIs require.
+/// The file name of every document, which some APIs require.
 pub(crate) const PDF_NAME: &str = "document.pdf";
 
 /// The data of a [`Content::Image`](loopwright_core::message::Content::Image).
@@ -8,12 +8,12 @@ pub(crate) const PDF_NAME: &str = "document.pdf";
 pub(crate) enum Attachment {
     Image,
     Pdf,
-    /// Neither: no format has a field for it.
+    /// Any other file, for which no format has a field.
     Other,
 }
 
 impl Attachment {
-    /// Returns what has this media type.
+    /// Returns the kind of attachment with this media type.
     pub(crate) fn of(media_type: &str) -> Attachment {
         let media_type = media_type.trim().to_ascii_lowercase();
         match media_type.split(';').next() {
@@ -24,7 +24,7 @@ impl Attachment {
     }
 }
 
-/// Returns the text that tells the model of an attachment which cannot be sent.
+/// Returns the text that replaces an attachment which cannot be sent, for the model to read.
 pub(crate) fn instead_of(media_type: &str) -> String {
     format!("[An attachment of the type {media_type} is missing here: it cannot be sent.]")
 }

@@ -20,7 +20,7 @@ use crate::model::Model;
 use crate::openai_chat::ChatCompletions;
 use crate::openai_responses::Responses;
 
-/// Configures how a [`Model`] is reached. Only the model's name is required.
+/// A builder of a [`Model`]. Only the model's name is required.
 ///
 /// ```
 /// use loopwright_providers::OpenAiChat;
@@ -50,20 +50,20 @@ pub struct ModelBuilder<F: WireFormat> {
     format: PhantomData<F>,
 }
 
-/// Configures how an [`OpenAiChat`](crate::OpenAiChat) is reached.
+/// A builder of an [`OpenAiChat`](crate::OpenAiChat) model.
 pub type OpenAiChatBuilder = ModelBuilder<ChatCompletions>;
 
-/// Configures how an [`OpenAiResponses`](crate::OpenAiResponses) model is reached.
+/// A builder of an [`OpenAiResponses`](crate::OpenAiResponses) model.
 pub type OpenAiResponsesBuilder = ModelBuilder<Responses>;
 
-/// Configures how an [`Anthropic`](crate::Anthropic) model is reached.
+/// A builder of an [`Anthropic`](crate::Anthropic) model.
 pub type AnthropicBuilder = ModelBuilder<Messages>;
 
-/// Configures how a [`Gemini`](crate::Gemini) model is reached.
+/// A builder of a [`Gemini`](crate::Gemini) model.
 pub type GeminiBuilder = ModelBuilder<GenerateContent>;
 
 impl<F: WireFormat> Model<F> {
-    /// Returns a builder for the model of this name, as the server knows it.
+    /// Returns a builder for a model, by the name that the server knows.
     pub fn builder(model: impl Into<String>) -> ModelBuilder<F> {
         ModelBuilder::new(model.into())
     }
@@ -77,12 +77,12 @@ enum Key {
 }
 
 impl ModelBuilder<ChatCompletions> {
-    /// Sets the organization that pays.
+    /// Sets the organization that is billed.
     pub fn organization(self, id: impl Into<String>) -> Self {
         self.header("openai-organization", id)
     }
 
-    /// Sets the project that pays.
+    /// Sets the project that is billed.
     pub fn project(self, id: impl Into<String>) -> Self {
         self.header("openai-project", id)
     }
@@ -117,7 +117,7 @@ impl<F: WireFormat> ModelBuilder<F> {
         self
     }
 
-    /// Sets the key. A local server needs none; an empty key counts as none.
+    /// Sets the key. Local servers need no key; an empty key counts as no key.
     pub fn api_key(mut self, key: impl Into<String>) -> Self {
         let key = key.into();
         self.key =
@@ -127,10 +127,10 @@ impl<F: WireFormat> ModelBuilder<F> {
 
     /// Sets a callback that returns the key of each request, retries included, for keys that
     /// expire. It replaces [`api_key`](ModelBuilder::api_key). If the server rejects the key (HTTP
-    /// 401), the callback is called once more, and the request is sent again if the key is a new
-    /// one.
+    /// 401), the callback is called once more, and the request is sent again if the key has
+    /// changed.
     ///
-    /// If the callback fails, the request fails with [`ModelErrorKind::Auth`]; the message contains
+    /// If the callback fails, the request fails with [`ModelErrorKind::Auth`]. The message contains
     /// the callback's error.
     ///
     /// ```
@@ -152,21 +152,21 @@ impl<F: WireFormat> ModelBuilder<F> {
         self
     }
 
-    /// Names the environment variable that usually holds this key, for error messages.
+    /// Sets the environment variable that usually holds this key, for error messages.
     pub fn key_var(mut self, name: impl Into<String>) -> Self {
         self.key_var = Some(name.into());
         self
     }
 
-    /// Sets the server's deviations, where its address does not identify it.
+    /// Sets the server's deviations, for an address that does not identify the server.
     pub fn profile(mut self, profile: F::Profile) -> Self {
         self.profile = Some(profile);
         self
     }
 
-    /// Adds a header. It replaces our header of that name; of two added ones with the same name,
-    /// such as `anthropic-beta`, both are sent. Its value is kept out of `Debug` output and errors,
-    /// as the key is.
+    /// Adds a header. It replaces the crate's own header of that name. Headers that you add under
+    /// one name, such as `anthropic-beta`, are all sent. `Debug` output and errors contain neither
+    /// its value nor the key.
     ///
     /// Headers of the connection, such as `Host` and `Content-Length`, are refused when the model
     /// is built.
@@ -177,11 +177,11 @@ impl<F: WireFormat> ModelBuilder<F> {
 
     /// Adds a field to the body of each request, such as `top_p`.
     ///
-    /// It is merged into our field of that name, so that setting a part of a field keeps the rest
-    /// of it: objects are merged field by field, at any depth, and lists are joined. It replaces
-    /// our field if that is neither, if both are objects and differ in their `type` or `mode`, or
-    /// if both are JSON Schemas. The fields of the model, the conversation and `stream` cannot be
-    /// set. `docs/design/providers.md` lists the fields of each format.
+    /// The field is merged into the crate's own field of that name, so setting a part of a field
+    /// keeps the rest of it. Objects are merged field by field, at any depth, and lists are joined.
+    /// The option replaces a value of any other type, an object with another `type` or `mode`, and
+    /// a JSON Schema. The fields of the model, the conversation and `stream` cannot be set.
+    /// `docs/design/providers.md` lists the fields of each format.
     ///
     /// ```
     /// use loopwright_providers::OpenAiResponses;
@@ -200,7 +200,7 @@ impl<F: WireFormat> ModelBuilder<F> {
         self
     }
 
-    /// Sets the connections and timeouts, which several models can share.
+    /// Sets the connections and timeouts. Several models can share them.
     pub fn http(mut self, http: Http) -> Self {
         self.http = http;
         self
@@ -225,7 +225,7 @@ impl<F: WireFormat> ModelBuilder<F> {
         self
     }
 
-    /// Builds the model. Sends nothing.
+    /// Builds the model, without sending a request.
     ///
     /// # Errors
     /// Returns [`ModelErrorKind::InvalidRequest`] if the base URL is invalid, or a header or the
@@ -248,7 +248,7 @@ impl<F: WireFormat> ModelBuilder<F> {
         info.images = self.facts.images;
         let mut secrets: Vec<String> =
             self.headers.iter().map(|(_, value)| value.trim().to_owned()).collect();
-        // After a scheme, as in `Bearer KEY`, the key may be repeated without it.
+        // After a scheme, as in `Bearer KEY`, the server may repeat only the key.
         secrets.extend(
             self.headers
                 .iter()
@@ -298,7 +298,7 @@ impl<F: WireFormat> ModelBuilder<F> {
         ModelError::new(ModelErrorKind::InvalidRequest, why)
     }
 
-    /// Returns the headers of all requests, and the source of keys that are not in them.
+    /// Returns the headers of all requests, and the source of keys that are set per request.
     fn header_map(
         &self,
         key_header: KeyHeader,
@@ -357,7 +357,7 @@ impl<F: WireFormat> ModelBuilder<F> {
 }
 
 /// Headers that frame a request or belong to its connection (RFC 9110 section 7.6.1, RFC 9112), and
-/// that the HTTP client sets.
+/// headers that the HTTP client sets.
 const OF_THE_CONNECTION: [&str; 10] = [
     "connection",
     "content-length",
@@ -372,7 +372,7 @@ const OF_THE_CONNECTION: [&str; 10] = [
 ];
 
 /// Returns whether a header of this name frames a request, or belongs to its connection or to a
-/// proxy: such a header cannot be [added](ModelBuilder::header).
+/// proxy. Such a header cannot be [added](ModelBuilder::header).
 ///
 /// ```
 /// use loopwright_providers::is_connection_header;
@@ -398,7 +398,7 @@ mod tests {
     use crate::model::{Anthropic, OpenAiChat};
     use crate::openai_chat::Profile;
 
-    /// A header that frames the request would let its body be read as another request.
+    /// A header that frames the request could let its body be read as another request.
     #[test]
     fn headers_of_the_connection_are_refused() {
         for name in [

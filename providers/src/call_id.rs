@@ -1,20 +1,20 @@
-//! Rewriting of call ids for servers that restrict them: a function of the id alone, so that calls
-//! and results stay paired.
+//! Rewriting of call ids for servers that restrict them. The new id depends on the old id alone, so
+//! calls and results stay paired.
 
 use std::borrow::Cow;
 
-/// Describes which call ids a server accepts. Others are rewritten, always in the same way.
+/// The call ids that a server accepts. Other ids are rewritten deterministically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum CallIds {
-    /// Any.
+    /// All ids.
     #[default]
     Any,
-    /// At most 40 letters, digits, `_` and `-`, as OpenAI.
+    /// At most 40 letters, digits, `_` and `-`, as at OpenAI.
     UpTo40,
-    /// At most 64 letters, digits, `_` and `-`, as Anthropic.
+    /// At most 64 letters, digits, `_` and `-`, as at Anthropic.
     UpTo64,
-    /// Nine letters and digits, as Mistral.
+    /// Exactly nine letters and digits, as at Mistral.
     Nine,
 }
 
@@ -36,7 +36,8 @@ impl CallIds {
     }
 }
 
-/// FNV-1a with 128 bits: stable across machines and versions, because sessions are stored.
+/// Hashes an id with 128-bit FNV-1a, which is stable across machines and versions: sessions are
+/// stored.
 fn hash(id: &str) -> u128 {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;

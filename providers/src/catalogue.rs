@@ -7,7 +7,7 @@ use std::path::Path;
 use loopwright_core::model::{LongPrices, ModelError, ModelErrorKind, Prices};
 use serde::{Deserialize, Serialize};
 
-/// Names the wire formats.
+/// The wire formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -26,11 +26,11 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Lists all formats.
+    /// All formats.
     pub const ALL: [Wire; 4] =
         [Wire::OpenAiChat, Wire::OpenAiResponses, Wire::Anthropic, Wire::Gemini];
 
-    /// Returns the format's name as a catalogue spells it.
+    /// Returns the format's name, as a catalogue spells it.
     pub fn name(self) -> &'static str {
         match self {
             Wire::OpenAiChat => "openai-chat",
@@ -47,26 +47,26 @@ impl fmt::Display for Wire {
     }
 }
 
-/// Describes one model. Unknown facts are `None`.
+/// The facts about one model. Unknown facts are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct ModelFacts {
-    /// Names the wire format, if it is not the usual one of the provider.
+    /// Wire format, if it differs from the provider's usual format.
     pub wire: Option<Wire>,
-    /// Holds the number of tokens that fit into a request and its reply.
+    /// Number of tokens that fit into a request and its reply together.
     pub context_window: Option<u64>,
-    /// Holds the number of tokens that fit into a reply.
+    /// Number of tokens that fit into a reply.
     pub max_output: Option<u64>,
-    /// Holds US dollars per million tokens.
+    /// Prices in US dollars per million tokens.
     pub prices: Option<Prices>,
-    /// Says whether the model can think before it answers.
+    /// `true` if the model can think before it answers.
     pub thinking: Option<bool>,
-    /// Says whether the model accepts images.
+    /// `true` if the model accepts images.
     pub images: Option<bool>,
 }
 
 impl ModelFacts {
-    /// Returns these facts, filled up from `others` where they are `None`.
+    /// Returns these facts, with `None` filled in from `others`.
     pub(crate) fn over(self, others: ModelFacts) -> ModelFacts {
         ModelFacts {
             wire: self.wire.or(others.wire),
@@ -79,11 +79,11 @@ impl ModelFacts {
     }
 }
 
-/// Holds the facts of models by their ids.
+/// Facts about models, by model id.
 ///
-/// A list to [add](Catalogue::add) is TOML: a table for each model, named by its id, in which every
-/// field is optional. Prices are US dollars per million tokens; cache prices default to the input
-/// price, and `cache_write_1h`, for input that the cache keeps for an hour, to twice that.
+/// A list to [add](Catalogue::add) is TOML: one table per model, named by its id. Every field is
+/// optional. Prices are US dollars per million tokens. Cache prices default to the input price, and
+/// `cache_write_1h`, for input that the cache keeps for an hour, to twice the input price.
 ///
 /// ```toml
 /// ["acme/big"]
@@ -114,7 +114,7 @@ pub struct Catalogue {
 const BUILT_IN: &str = include_str!("models.toml");
 
 impl Catalogue {
-    /// Returns the built-in list. Parses it with each call, which takes less than a millisecond.
+    /// Returns the built-in list. Parses it on each call, which takes less than a millisecond.
     pub fn built_in() -> Self {
         // A test checks that the list parses.
         Catalogue { models: parse(BUILT_IN, "the built-in list").unwrap_or_default() }
@@ -125,12 +125,12 @@ impl Catalogue {
         Self::default()
     }
 
-    /// Adds the entries of a TOML list; `name` names it in errors. The fields of an entry replace
-    /// those of an entry with the same id, one by one.
+    /// Adds the entries of a TOML list; `name` names the list in errors. If an id is already in the
+    /// catalogue, the new entry's fields replace the old ones, field by field.
     ///
     /// # Errors
-    /// Returns [`ModelErrorKind::InvalidRequest`], which names the invalid entry and field; the
-    /// catalogue is then unchanged.
+    /// Returns [`ModelErrorKind::InvalidRequest`], with the invalid entry and field in the message.
+    /// The catalogue is then unchanged.
     pub fn add(&mut self, list: &str, name: &str) -> Result<(), ModelError> {
         for (id, facts) in parse(list, name)? {
             let known = self.models.entry(id).or_default();
@@ -139,11 +139,11 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Adds the entries of a file, as [`add`](Catalogue::add) does.
+    /// Adds the entries of a file, like [`add`](Catalogue::add).
     ///
     /// # Errors
     /// Returns [`ModelErrorKind::InvalidRequest`] if the file cannot be read, or the errors of
-    /// [`add`](Catalogue::add); the catalogue is then unchanged.
+    /// [`add`](Catalogue::add). The catalogue is then unchanged.
     pub fn add_file(&mut self, path: impl AsRef<Path>) -> Result<(), ModelError> {
         let path = path.as_ref();
         let list = std::fs::read_to_string(path).map_err(|why| {
@@ -156,14 +156,15 @@ impl Catalogue {
         self.add(&list, &path.display().to_string())
     }
 
-    /// Returns the facts of the model `id`, which is `provider/name`. A name that ends with a date,
-    /// such as `-2025-04-14` or `-20251001`, falls back to the entry without it.
+    /// Returns the facts of the model `id`, written `provider/name`. If a name that ends with a
+    /// date, such as `-2025-04-14` or `-20251001`, has no entry, the entry without the date
+    /// applies.
     pub fn get(&self, id: &str) -> Option<&ModelFacts> {
         self.models.get(id).or_else(|| self.models.get(undated(id)?))
     }
 
     /// Returns the models whose id contains `filter`, ignoring case, in alphabetical order. An
-    /// empty filter matches all.
+    /// empty filter matches all models.
     pub fn search(&self, filter: &str) -> impl Iterator<Item = (&str, &ModelFacts)> {
         let filter = filter.to_lowercase();
         let models = self.models.iter().map(|(id, facts)| (id.as_str(), facts));
@@ -212,7 +213,7 @@ fn parse(list: &str, name: &str) -> Result<BTreeMap<String, ModelFacts>, ModelEr
     table.into_iter().map(entry).collect()
 }
 
-/// An entry as written in TOML.
+/// An entry, as written in TOML.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table of fields")]
 struct Entry {
@@ -249,7 +250,7 @@ struct LongEntry {
     cache_write_1h: Option<f64>,
 }
 
-/// Converts an entry, or returns an error that says how to correct it.
+/// Converts an entry. An error says how to correct it.
 fn read(value: toml::Value) -> Result<ModelFacts, String> {
     let entry = Entry::deserialize(value).map_err(|why| {
         let why = why.to_string().replace(" u64", " a whole number").replace(" f64", " a number");

@@ -1,4 +1,4 @@
-//! The interface of wire formats: encodes a request into bytes and decodes payloads into model
+//! The interface of wire formats: they encode requests into bytes and decode payloads into model
 //! events, without I/O.
 
 use std::collections::VecDeque;
@@ -10,40 +10,39 @@ use serde_json::{Map, Value};
 
 use crate::endpoint::Endpoint;
 
-/// Describes a wire format: where requests go, which headers they carry, how they are encoded and
-/// how replies are decoded.
+/// A wire format: the address, headers and encoding of requests, and the decoding of replies.
 ///
-/// It is a name without values, such as [`ChatCompletions`](crate::openai_chat::ChatCompletions),
-/// and all of it is pure. [`Model`](crate::Model) makes a [`ChatModel`](loopwright_core::ChatModel)
-/// of it.
+/// Implementations are unit types, such as
+/// [`ChatCompletions`](crate::openai_chat::ChatCompletions), with pure functions only.
+/// [`Model`](crate::Model) turns a format into a [`ChatModel`](loopwright_core::ChatModel).
 pub trait WireFormat: Clone + Send + Sync + 'static {
-    /// Describes how servers of this format deviate, as plain data.
+    /// Deviations of servers that speak this format, as plain data.
     type Profile: Clone + Debug + Default + Send + Sync;
-    /// Reads one reply.
+    /// Decoder of one reply.
     type Decoder: Decode + Unpin + 'static;
 
-    /// Names the provider whose format this is.
+    /// Provider that owns the format.
     const PROVIDER: &'static str;
-    /// Holds that provider's base URL.
+    /// Base URL of that provider.
     const BASE_URL: &'static str;
-    /// Says whether requests of this format can contain texts before which the model stops. A
-    /// request with such texts fails otherwise.
+    /// `true` if requests of this format can contain texts before which the model stops. Otherwise
+    /// a request with such texts fails.
     const STOPS: bool = true;
-    /// Lists the headers of each request besides the key and the content type.
+    /// Headers of each request, besides the key and the content type.
     const HEADERS: &'static [(&'static str, &'static str)] = &[];
 
-    /// Returns the profile of `model` at the server at `host`.
+    /// Returns the profile of `model` on the server at `host`.
     fn profile(host: &str, model: &str) -> Self::Profile;
 
-    /// Returns the profile of `model` served by this provider at `host`. A local server is
-    /// identified only by its provider's name.
+    /// Returns the profile of `model`, served by this provider at `host`. Only the provider's name
+    /// identifies a local server.
     fn profile_of(_provider: &str, host: &str, model: &str) -> Self::Profile {
         Self::profile(host, model)
     }
 
     /// Returns whether the signatures in the reply to `request` may be sent back with the
-    /// conversation. They may not if the encoder added text that later requests lack and that the
-    /// signature covers.
+    /// conversation. They may not if they cover text that the encoder added and that later requests
+    /// lack.
     fn signs(_request: &ChatRequest, _settings: &Settings<Self::Profile>) -> bool {
         true
     }
@@ -51,7 +50,7 @@ pub trait WireFormat: Clone + Send + Sync + 'static {
     /// Returns the header that carries the key.
     fn key_header(profile: &Self::Profile) -> KeyHeader;
 
-    /// Returns the path after the base URL, which starts with a slash and may end with a query.
+    /// Returns the path after the base URL. It starts with a slash and may end with a query.
     fn path(model: &str) -> String;
 
     /// Returns the body of `request` as JSON.
@@ -61,32 +60,31 @@ pub trait WireFormat: Clone + Send + Sync + 'static {
     fn decoder(endpoint: Arc<Endpoint>) -> Self::Decoder;
 }
 
-/// Describes the header that carries a key.
+/// The header that carries a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum KeyHeader {
     /// `Authorization`, as `Bearer KEY`.
     #[default]
     Bearer,
-    /// A header of this name, as it is.
+    /// A header of this name that contains only the key.
     Named(&'static str),
 }
 
-/// Configures the encoding of requests.
+/// Settings for the encoding of requests.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Settings<P> {
-    /// Holds the model's name, as the server knows it.
+    /// Model's name, as the server knows it.
     pub model: String,
-    /// Holds the model's id, `provider/name`. Signatures and reasoning are sent back only to the
-    /// model that replies name by it.
+    /// Model's id, `provider/name`. Replies name their model by this id. Signatures and reasoning
+    /// are sent back only to the model that wrote them.
     pub id: Arc<str>,
-    /// Describes how the server deviates.
+    /// Deviations of the server.
     pub profile: P,
-    /// Holds the number of tokens that fit into a reply, if known. Formats that require a limit
-    /// send it.
+    /// Number of tokens that fit into a reply, if known. Formats that require a limit send it.
     pub max_output: Option<u32>,
-    /// Holds further fields of the body, such as `top_p`. They are merged into ours; see
+    /// Further fields of the body, such as `top_p`. They are merged into the format's own; see
     /// [`ModelBuilder::option`](crate::ModelBuilder::option).
     pub options: Map<String, Value>,
 }
@@ -101,43 +99,43 @@ impl<P: Default> Settings<P> {
 }
 
 impl<P> Settings<P> {
-    /// Returns a field of the option called `name`, if the option is an object that has it.
+    /// Returns the field `field` of the option `name`, if that option is an object with this field.
     pub(crate) fn option(&self, name: &str, field: &str) -> Option<&Value> {
         self.options.get(name)?.get(field)
     }
 
-    /// Returns whether the option called `name` has fields but no `type`: it is a part, which is
-    /// added to our field and means nothing without it.
+    /// Returns whether the option `name` has fields but no `type`. It is then merged into our field
+    /// and means nothing alone.
     pub(crate) fn has_part(&self, name: &str) -> bool {
         let own = self.options.get(name);
         own.is_some_and(|own| own.is_object() && own.get("type").is_none())
     }
 }
 
-/// Reads the stream of one reply. A decoder is made for one request and used up by it.
+/// A decoder of the stream of one reply. Each request gets a new one.
 pub trait Decode: Send {
-    /// Reads the payload of one event and appends its events to `out`.
+    /// Decodes the payload of one event and appends its events to `out`.
     fn decode(&mut self, data: &str, out: &mut VecDeque<ModelEvent>) -> Progress;
 
-    /// Returns the body of the request that resumes a reply which the provider has paused, or
-    /// `None` if it is not paused. `sent` is the body that started the reply; the response is
-    /// decoded as more of the same reply.
+    /// Returns the body of the request that resumes a paused reply, or `None` if the provider has
+    /// not paused it. `sent` is the body that started the reply. The response is decoded as more of
+    /// the same reply.
     fn resume(&mut self, _sent: &[u8]) -> Option<Vec<u8>> {
         None
     }
 
-    /// Ends the stream: appends the last event, unless it was there already.
+    /// Ends the stream. Appends the last event, unless it was appended before.
     fn finish(&mut self, out: &mut VecDeque<ModelEvent>);
 }
 
-/// Describes how far a reply has come.
+/// The progress of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// A keep-alive, which is no progress.
+    /// A keep-alive, which does not count as progress.
     Waiting,
-    /// More must follow; a stream that ends now was cut.
+    /// More must follow. A stream that ends now was cut off.
     Open,
-    /// The reply is complete; only extras such as usage may follow.
+    /// The reply is complete. Only extras such as usage may follow.
     Complete,
     /// The last event, `Done` or `Error`, has been returned.
     Ended,

@@ -1,4 +1,4 @@
-//! Selection of the model: by its id, by the keys in the environment, or by the local servers.
+//! Selection of a model: by its id, by the keys in the environment, or among local servers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,18 +22,18 @@ use crate::openai_chat::ChatCompletions;
 use crate::openai_responses::Responses;
 use crate::provider::{PROVIDERS, Provider, with_path};
 
-/// How long a local server may take to list its models.
+/// The maximum time that a local server may take to list its models.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Builds the model `id`, which is `provider/name`, with its key from the environment and its facts
+/// Builds the model `id`, written `provider/name`, with its key from the environment and its facts
 /// from the built-in [`Catalogue`].
 ///
 /// `base_url` replaces the provider's address, makes the key optional, and allows providers that
-/// are not [known](PROVIDERS); the key of a provider called `acme` is read from `ACME_API_KEY`. The
+/// are not [known](PROVIDERS). The key of a provider called `acme` is read from `ACME_API_KEY`. The
 /// provider's usual variable for an address, such as `ANTHROPIC_BASE_URL`, has the same effect.
 ///
-/// The catalogue or else the provider determines the wire format. At a custom address, `openai/…`
-/// and unknown models use Chat Completions, as compatible servers do. `openai-chat/…` and
+/// The catalogue, or else the provider, determines the wire format. At a custom address, `openai/…`
+/// and unknown models use Chat Completions, like compatible servers. `openai-chat/…` and
 /// `openai-responses/…` select that format for OpenAI's models or for a custom server.
 ///
 /// `offline`, without a base URL, is the rule-based [`Offline`] model.
@@ -48,11 +48,11 @@ pub fn resolve(id: &str, base_url: Option<&str>) -> Result<Box<dyn ChatModel>, M
     resolve_with(id, base_url, &Catalogue::built_in(), env)?.build()
 }
 
-/// Resolves a model as [`resolve`] does, with another catalogue and another source of environment
+/// Resolves a model like [`resolve`], with another catalogue and another source of environment
 /// variables, but does not build it.
 ///
 /// # Errors
-/// Those of [`resolve`].
+/// Returns the same errors as [`resolve`].
 pub fn resolve_with(
     id: &str,
     base_url: Option<&str>,
@@ -118,7 +118,7 @@ fn base_path(wire: Wire, provider: Option<&Provider>) -> &'static str {
     owner.map_or("", |provider| provider.base_path)
 }
 
-/// Holds a resolved model before it is built. Its `Debug` output has no key.
+/// A resolved model that is not built yet. Its `Debug` output contains no key.
 #[must_use = "call build()"]
 pub struct Resolved {
     provider: String,
@@ -132,12 +132,12 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// Returns the address that requests are sent to, up to but without what the format adds.
+    /// Returns the address of requests, without the path that the format adds.
     pub fn base_url(&self) -> &str {
         &self.address
     }
 
-    /// Returns the wire format.
+    /// Returns the wire format of requests.
     pub fn wire(&self) -> Wire {
         self.wire
     }
@@ -147,14 +147,14 @@ impl Resolved {
         &self.facts
     }
 
-    /// Sets the connections and timeouts, which several models can share.
+    /// Sets the connections and timeouts. Several models can share them.
     pub fn http(mut self, http: Http) -> Self {
         self.http = http;
         self
     }
 
-    /// Returns a builder in the format `F`, whatever [`wire`](Resolved::wire) returns, to add
-    /// headers, options or a profile.
+    /// Returns a builder in the format `F`, regardless of [`wire`](Resolved::wire), to add headers,
+    /// options or a profile.
     pub fn builder<F: WireFormat>(self) -> ModelBuilder<F> {
         let builder = ModelBuilder::new(self.model).provider(self.provider).base_url(self.address);
         let builder =
@@ -165,10 +165,10 @@ impl Resolved {
         }
     }
 
-    /// Builds the model. Sends nothing.
+    /// Builds the model, without sending a request.
     ///
     /// # Errors
-    /// Those of [`ModelBuilder::build`].
+    /// Returns the same errors as [`ModelBuilder::build`].
     pub fn build(self) -> Result<Box<dyn ChatModel>, ModelError> {
         Ok(match self.wire {
             Wire::OpenAiChat => Box::new(self.builder::<ChatCompletions>().build()?),
@@ -190,13 +190,13 @@ impl fmt::Debug for Resolved {
     }
 }
 
-/// Builds the first model that is usable without configuration: that of the first provider whose
-/// key is in the environment, or else that of the first local server that responds. Returns `None`
+/// Builds the first model that is usable without configuration: the model of the first provider
+/// whose key is in the environment, or else of the first local server that responds. Returns `None`
 /// if there is neither.
 ///
 /// # Errors
 /// Returns [`ModelErrorKind::InvalidRequest`] if a key has characters that are not allowed in a
-/// header, or an address in the environment is invalid.
+/// header, or if an address in the environment is invalid.
 pub async fn from_env(
     http: &Http,
     catalogue: &Catalogue,
@@ -221,7 +221,7 @@ pub async fn from_env(
 }
 
 /// Returns the first model that the server at `base_url` lists, or `None` if it does not respond
-/// within 300 ms. `key` is for servers that require one.
+/// within 300 ms. Pass `key` for servers that require a key.
 pub async fn first_model(http: &Http, base_url: &str, key: Option<&str>) -> Option<String> {
     #[derive(Deserialize)]
     struct Models {

@@ -1,4 +1,4 @@
-//! [`OpenAiEmbedder`]: vectors of texts, from the API that OpenAI and many local servers have.
+//! [`OpenAiEmbedder`]: vectors of texts, from the API of OpenAI and many local servers.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,19 +17,19 @@ use crate::retry_rule::RetryRule;
 use crate::transport::{Address, ResponseBody};
 use crate::unexpected_body::{UnexpectedBody, without_blanks};
 
-/// The most texts of one request. Servers allow more, but not all of them.
+/// The maximum number of texts in one request. Most servers allow more, but not all.
 const MAX_BATCH: usize = 128;
 
 /// The maximum number of bytes of a response: 128 vectors of 4,096 dimensions have about 12 MiB.
 const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Embeds texts with a server that has OpenAI's API, `POST /v1/embeddings`: OpenAI itself, Ollama,
+/// An embedder for servers with OpenAI's API, `POST /v1/embeddings`: OpenAI itself, Ollama,
 /// llama.cpp, vLLM and others. Built by
 /// [`ModelBuilder::build_embedder`](crate::ModelBuilder::build_embedder).
 ///
-/// Texts are sent in batches of 128, one after the other. A request that failed in a way that may
+/// Texts are sent in batches of 128, one batch at a time. A request that failed in a way that may
 /// pass is sent again, with the attempts and delays of [`Retry`](crate::Retry). The tokens that the
-/// server reports are counted nowhere.
+/// server reports are not counted.
 ///
 /// ```
 /// use loopwright_core::retrieval::Embedder;
@@ -54,13 +54,14 @@ pub struct OpenAiEmbedder {
 }
 
 impl OpenAiChatBuilder {
-    /// Builds an embedder with this model, whose vectors have this many dimensions. Sends nothing.
+    /// Builds an embedder with this model, whose vectors have `dimensions` dimensions. Sends no
+    /// request.
     ///
     /// The address, the key, the headers, the connections and the [options](Self::option) apply as
-    /// to a chat model. A model that can shorten its vectors does so with the option `dimensions`.
+    /// for a chat model. A model that can shorten its vectors does so with the option `dimensions`.
     ///
     /// # Errors
-    /// Fails as [`build`](Self::build) does.
+    /// Returns the same errors as [`build`](Self::build).
     ///
     /// ```
     /// use loopwright_providers::OpenAiChat;
@@ -115,8 +116,8 @@ impl OpenAiEmbedder {
         self
     }
 
-    /// Sets the maximum delay before any attempt, also if the server requests to wait. Defaults to
-    /// [`MAX_RETRY_DELAY`](crate::MAX_RETRY_DELAY).
+    /// Sets the maximum delay before any attempt, even if the server requests a longer wait.
+    /// Defaults to [`MAX_RETRY_DELAY`](crate::MAX_RETRY_DELAY).
     pub fn max_delay(mut self, delay: Duration) -> Self {
         self.rule.max_delay = delay;
         self

@@ -1,8 +1,8 @@
-//! The state that decorators which retry keep of an attempt.
+//! [`Emitted`]: the state of an attempt in decorators that retry.
 
 use loopwright_core::model::ModelEvent;
 
-/// Records whether an attempt has emitted an event that may have to be withdrawn.
+/// A flag: the attempt has emitted an event that may have to be withdrawn.
 #[derive(Debug, Default)]
 pub(crate) struct Emitted(bool);
 

@@ -12,22 +12,22 @@ use crate::unexpected_body::{UnexpectedBody, without_blanks};
 /// The maximum length of an unreadable payload within an error.
 const MAX_EXCERPT_CHARS: usize = 120;
 
-/// Names where a request went. Errors begin with it.
+/// The endpoint of a request. Error messages begin with it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Endpoint {
-    /// Names the provider.
+    /// Provider's name.
     pub provider: String,
-    /// Holds host and port.
+    /// Host and port.
     pub host: String,
-    /// Names the environment variable that usually has the key, if there is one.
+    /// Environment variable that usually holds the key, if known.
     pub key_var: Option<String>,
 }
 
 impl Endpoint {
-    /// Returns the error of a response with a status other than success, received at `now`.
+    /// Returns the error of a response with an error status, received at `now`.
     ///
-    /// Its kind follows from the status and from what the body says; a wait comes from the headers
-    /// or else from the body.
+    /// The status and the body determine its kind. The wait comes from the headers, or else from
+    /// the body.
     pub fn refused(
         &self,
         status: u16,
@@ -49,8 +49,8 @@ impl Endpoint {
         self.error(failure.with_headers(headers, now))
     }
 
-    /// Returns the error of a response that has another body than a reply; `body` is the start of
-    /// it. Another request would get the same.
+    /// Returns the error of a response whose body is no reply; `body` is its start. Another request
+    /// would get the same response.
     pub(crate) fn unexpected(
         &self,
         status: u16,
@@ -133,7 +133,8 @@ impl Endpoint {
         error
     }
 
-    /// Returns the error of a payload that the decoder cannot read; `problem` says what it is not.
+    /// Returns the error of an unreadable payload; `problem` is a phrase like `no chunk of a
+    /// reply`.
     pub(crate) fn unreadable(
         &self,
         problem: &str,
@@ -147,13 +148,13 @@ impl Endpoint {
         ModelError::new(ModelErrorKind::Protocol, why)
     }
 
-    /// Returns the error of a stream that ended in the middle of a reply.
+    /// Returns the error of a stream that ended before the reply was complete.
     pub(crate) fn cut_short(&self) -> ModelError {
         let why = format!("{self} closed the stream before the reply was complete. Try again.");
         ModelError::new(ModelErrorKind::Network, why)
     }
 
-    /// Returns the error of a stream that makes no reply.
+    /// Returns the error of a stream that yields no usable reply.
     pub(crate) fn unusable(&self, problem: &str) -> ModelError {
         ModelError::new(ModelErrorKind::Protocol, format!("{self} {problem}. Try again."))
     }

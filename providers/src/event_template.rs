@@ -1,18 +1,17 @@
-//! Events that differ only in one value, like most deltas of a reply: the text around the value is
+//! Events that differ in only one value, like most deltas of a reply. The text around the value is
 //! parsed once.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The maximum number of templates without a match; if all events of a server differ, learning more
+/// The maximum number of templates without a match. If all events of a server differ, learning more
 /// is useless.
 const MAX_TRIES: u32 = 4;
 
-/// The text before and after the value in which events differ.
+/// The text before and after the only value in which events differ.
 ///
-/// An event with the same text around another value has the same fields with the same values, so
-/// parsing the value is enough. That saves most of the work: of a chunk of 300 bytes, about 20 are
-/// new.
+/// An event with the same text around another value has the same other fields, so only the value is
+/// parsed. That saves most of the work: in a chunk of 300 bytes, about 20 are new.
 #[derive(Debug, Default)]
 pub(crate) struct EventTemplate {
     before: String,
@@ -26,8 +25,8 @@ impl EventTemplate {
         self.read_with(event, |value| serde_json::from_str(value).ok())
     }
 
-    /// Returns what `parse` makes of the text of the value in `event`, which need not be JSON, if
-    /// the text around it matches the template.
+    /// Returns the result of `parse` on the text of the value in `event`, if the text around it
+    /// matches the template. The value need not be JSON.
     pub(crate) fn read_with<'a, T>(
         &mut self,
         event: &'a str,

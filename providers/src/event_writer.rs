@@ -10,23 +10,23 @@ use crate::codec::Progress;
 use crate::endpoint::Endpoint;
 use crate::failure::Failure;
 
-/// The maximum number of calls, items or blocks in one reply; more are a
-/// [`Protocol`](loopwright_core::model::ModelErrorKind::Protocol) error. Each fragment is searched
-/// for among those there are, and no model writes nearly as many.
+/// The maximum number of calls, items or blocks in one reply. More are a
+/// [`Protocol`](loopwright_core::model::ModelErrorKind::Protocol) error. Each fragment is looked up
+/// by a linear search, and no model writes nearly as many.
 pub(crate) const MAX_PARTS: usize = 1024;
 
 /// The maximum number of kinds of output that are reported as missing.
 const MAX_OMITTED: usize = 8;
-/// The maximum length of the name of one of them.
+/// The maximum length of the name of such a kind.
 const MAX_NAME_CHARS: usize = 60;
 
 pub(crate) type Events = VecDeque<ModelEvent>;
 
 /// The payload of one event of a stream.
 pub(crate) enum Payload<'a> {
-    /// Empty, or a comment that was sent as data.
+    /// An empty payload, or a comment that was sent as data.
     KeepAlive,
-    /// `[DONE]`, which most formats end with, and gateways add to others.
+    /// `[DONE]`, which ends most formats, and which gateways add to others.
     EndMark,
     Data(&'a str),
 }
@@ -42,21 +42,21 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Writes the events of one reply: numbers its blocks and ends it once.
+/// A writer of the events of one reply. It numbers the blocks and ends the reply once.
 #[derive(Debug)]
 pub(crate) struct EventWriter {
     endpoint: Arc<Endpoint>,
     /// The number of blocks that have started.
     pub(crate) blocks: u32,
-    /// The last event, `Done` or `Error`, is written.
+    /// `true` once the last event, `Done` or `Error`, is written.
     pub(crate) ended: bool,
-    /// The open block of text or thinking, in formats that do not say where one starts.
+    /// The open block of text or thinking, in formats that do not mark the start of a block.
     prose: Option<(u32, BlockKind)>,
-    /// The reply has text or a call.
+    /// `true` if the reply has text or a call.
     shown: bool,
     /// The output that a reply cannot hold.
     omitted: Vec<Omitted>,
-    /// The usage that was last written.
+    /// The last usage that was written.
     reported: Usage,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct EventWriter {
 #[derive(Debug)]
 struct Omitted {
     name: String,
-    /// It is for the user, and is missed even if the reply has text.
+    /// `true` for output meant for the user, which is missed even if the reply has text.
     is_media: bool,
 }
 
@@ -75,7 +75,7 @@ impl EventWriter {
         EventWriter { endpoint, blocks: 0, ended: false, prose: None, shown, omitted, reported }
     }
 
-    /// Writes what the reply has used so far, if that has changed.
+    /// Writes the usage so far, if it has changed.
     pub(crate) fn usage(&mut self, usage: Usage, out: &mut Events) {
         if self.ended || std::mem::replace(&mut self.reported, usage) == usage {
             return;
@@ -86,7 +86,7 @@ impl EventWriter {
         out.push_back(ModelEvent::Usage(usage));
     }
 
-    /// Withdraws what was written, if there is anything.
+    /// Withdraws the output so far, if there is any.
     pub(crate) fn withdraw(&mut self, out: &mut Events) {
         if self.blocks > 0 || self.reported != Usage::default() {
             out.push_back(ModelEvent::Withdrawn);
@@ -100,7 +100,7 @@ impl EventWriter {
         &self.endpoint
     }
 
-    /// Returns how far the reply has come; `complete` says that only extras may follow.
+    /// Returns the progress of the reply. If `complete`, only extras may follow.
     pub(crate) fn progress(&self, complete: bool) -> Progress {
         match (self.ended, complete) {
             (true, _) => Progress::Ended,
@@ -123,8 +123,8 @@ impl EventWriter {
         self.prose.as_ref().filter(|(_, open)| open == kind).map(|(block, _)| *block)
     }
 
-    /// Starts a block of text or thinking, after the one before it has been
-    /// [taken](EventWriter::take_prose).
+    /// Starts a block of text or thinking. The caller has [taken](EventWriter::take_prose) the one
+    /// before.
     pub(crate) fn start_prose(&mut self, kind: BlockKind, out: &mut Events) -> u32 {
         let block = self.start(kind.clone(), out);
         self.prose = Some((block, kind));
@@ -146,8 +146,7 @@ impl EventWriter {
         }
     }
 
-    /// Ends the reply as complete. Text in it reports the output that it lacks, so that people and
-    /// the model know of it.
+    /// Ends the reply as complete. A text in it names omitted output, for people and for the model.
     pub(crate) fn done(&mut self, stop: StopReason, usage: Usage, out: &mut Events) {
         let omitted = std::mem::take(&mut self.omitted);
         let shown = self.shown;
@@ -162,7 +161,7 @@ impl EventWriter {
             out.push_back(ModelEvent::BlockEnd { block, signature: None });
         }
         if !self.ended && self.reported != Usage::default() {
-            // The last event replaces those that were not read yet.
+            // The last event replaces usage that was not read yet.
             out.retain(|event| !matches!(event, ModelEvent::Usage(_)));
         }
         self.end(ModelEvent::Done { stop, usage }, out);
@@ -183,7 +182,7 @@ impl EventWriter {
         self.fail_with(Failure::read(None, data.as_bytes()), out);
     }
 
-    /// Ends the reply at a payload that cannot be read; `problem` says what it is not.
+    /// Ends the reply at an unreadable payload; `problem` is a phrase like `no chunk of a reply`.
     pub(crate) fn fail_unreadable(
         &mut self,
         problem: &str,
@@ -194,12 +193,12 @@ impl EventWriter {
         self.fail(self.endpoint.unreadable(problem, data, error), out);
     }
 
-    /// Ends the reply at the end of a stream that came too early.
+    /// Ends the reply because the stream ended too early.
     pub(crate) fn fail_cut_short(&mut self, out: &mut Events) {
         self.fail(self.endpoint.cut_short(), out);
     }
 
-    /// Ends a reply in which there is nothing.
+    /// Ends a reply without content.
     pub(crate) fn fail_empty(&mut self, out: &mut Events) {
         self.fail_unusable("ended the stream without a reply", out);
     }
@@ -214,7 +213,7 @@ impl EventWriter {
         self.fail(self.endpoint.unusable(problem), out);
     }
 
-    /// Writes the last event; a second one is dropped.
+    /// Writes the last event. A second one is dropped.
     fn end(&mut self, last: ModelEvent, out: &mut Events) {
         if !self.ended {
             self.ended = true;

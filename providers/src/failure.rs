@@ -1,4 +1,4 @@
-//! Error responses of providers, in all their shapes: the kind of error, and how long to wait.
+//! Error responses of providers, in all their shapes: the kind of error, and the time to wait.
 
 mod kind;
 
@@ -12,25 +12,25 @@ use crate::retry_after;
 /// The maximum length of a provider's message within our error message.
 const MAX_EXCERPT_CHARS: usize = 600;
 
-/// The contents of an error response.
+/// The content of an error response.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Failure {
     /// The HTTP status, or the status in the body.
     pub(crate) status: Option<u16>,
-    /// The provider's message; empty if there is none.
+    /// The provider's message, or an empty string.
     pub(crate) message: String,
-    /// Its codes and types, joined by spaces, in lower case.
+    /// The error's codes and types, in lower case, joined by spaces.
     pub(crate) codes: String,
-    /// How long the provider asks to wait.
+    /// The wait that the provider asks for.
     pub(crate) retry_after: Option<Duration>,
-    /// Whether the provider says that the same request can succeed later.
+    /// `true` if the provider says that the same request can succeed later, `false` if not.
     pub(crate) should_retry: Option<bool>,
-    /// Headers of an upstream server's response, which the body contains.
+    /// The headers of an upstream server's response, from the body.
     pub(crate) headers: HeaderMap,
 }
 
 impl Failure {
-    /// Reads an error body: JSON of any of the shapes in use, an HTML page, plain text or nothing.
+    /// Reads an error body: JSON of any shape in use, an HTML page, plain text, or an empty body.
     pub(crate) fn read(status: Option<u16>, body: &[u8]) -> Failure {
         let mut failure = Failure { status, ..Failure::default() };
         match serde_json::from_slice::<Value>(body) {
@@ -42,8 +42,7 @@ impl Failure {
         failure
     }
 
-    /// Sets the wait that the headers ask for, which takes precedence over the body's, and whether
-    /// they ask for a retry.
+    /// Sets the wait and the retry advice from the headers. They take precedence over the body.
     pub(crate) fn with_headers(mut self, headers: &HeaderMap, now: SystemTime) -> Failure {
         let limited = self.status == Some(429);
         let header_wait = [headers, &self.headers]
@@ -118,7 +117,7 @@ impl Failure {
         }
     }
 
-    /// Adds a code, unless it is a number or says no more than that there is an error.
+    /// Adds a code, unless it is a number or only says that there is an error.
     fn add_code(&mut self, code: &str) {
         let code = code.to_lowercase();
         let is_number = code.bytes().all(|byte| byte.is_ascii_digit());
@@ -129,7 +128,7 @@ impl Failure {
     }
 }
 
-/// Returns an excerpt of the text of a body, without the tags of a page.
+/// Returns an excerpt of a body, as text without HTML tags.
 pub(crate) fn text_of(body: &[u8]) -> String {
     excerpt(&plain_text(&String::from_utf8_lossy(body)))
 }
@@ -149,7 +148,7 @@ fn excerpt(text: &str) -> String {
     }
 }
 
-/// Returns the text of a page without tags, scripts and styles; plain text is not changed.
+/// Returns the text of a page without tags, scripts and styles. Plain text is not changed.
 fn plain_text(page: &str) -> String {
     if !page.trim_start().starts_with('<') {
         return page.trim().to_owned();

@@ -1,4 +1,4 @@
-//! `Fallback`: asks the next model when one fails.
+//! [`Fallback`]: asks the next model when one fails.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,7 +13,7 @@ use loopwright_core::model::{ChatRequest, ModelError, ModelErrorKind, ModelEvent
 use crate::emitted::Emitted;
 use crate::endpoint::cut_short;
 
-/// Kinds of error that another model may not have: of the server, the connection, the key or the
+/// Kinds of error that may not affect another model: of the server, the connection, the key or the
 /// account.
 const KINDS: [ModelErrorKind; 9] = [
     ModelErrorKind::Auth,
@@ -27,12 +27,13 @@ const KINDS: [ModelErrorKind; 9] = [
     ModelErrorKind::Malformed,
 ];
 
-/// Wraps several models and asks the next one when one fails.
+/// A model that asks several models in order, until one succeeds.
 ///
 /// Each request starts with the first model. The next one is asked after an error of a kind set
-/// with [`Fallback::on`]; a reply that has started to stream is [withdrawn](ModelEvent::Withdrawn).
-/// The reply names the model that wrote it, which determines the cost and to which model signatures
-/// are sent back. After the last model, the error contains the errors of all models.
+/// with [`Fallback::on`]. A reply that has started to stream is then
+/// [withdrawn](ModelEvent::Withdrawn). The reply names the model that wrote it, which determines
+/// the cost and the recipient of its signatures. After the last model, the error contains the
+/// errors of all models.
 ///
 /// ```
 /// use loopwright_providers::{Fallback, Offline, Retry};
@@ -40,8 +41,8 @@ const KINDS: [ModelErrorKind; 9] = [
 /// let model = Fallback::new(Retry::new(Offline::new())).or(Offline::new());
 /// ```
 ///
-/// Put [`Retry`](crate::Retry) around each model to retry one before the next one is asked, or
-/// around the whole to ask all of them before any is retried.
+/// Wrap each model in [`Retry`](crate::Retry) to retry it before the next one is asked. Wrap the
+/// whole to ask all models before any is retried.
 pub struct Fallback {
     choices: Vec<Choice>,
     kinds: Vec<ModelErrorKind>,
@@ -54,22 +55,22 @@ struct Choice {
 }
 
 impl Fallback {
-    /// Wraps the model that is asked first; [`Fallback::or`] adds others.
+    /// Returns a fallback that asks `first` first; [`Fallback::or`] adds others.
     ///
-    /// By default the next one is asked after errors of the key, the account, a limit, the server,
-    /// the connection or the format of the response. A request that is too large, invalid or
-    /// filtered is not sent to another model, unless [`Fallback::on`] sets that.
+    /// By default the next model is asked after errors of the key, the account, a limit, the
+    /// server, the connection or the format of the response. A request that is too large, invalid
+    /// or filtered is not sent to another model, unless [`Fallback::on`] says so.
     pub fn new(first: impl ChatModel + 'static) -> Self {
         let info = first.info().clone();
         let choice = Choice { info: Arc::new(info.clone()), model: Box::new(first) };
         Fallback { choices: vec![choice], kinds: KINDS.to_vec(), info }
     }
 
-    /// Adds a model that is asked when all models before it have failed. Under a cost limit each
+    /// Adds a model that is asked when all models before it have failed. Under a cost limit, each
     /// model needs prices.
     pub fn or(mut self, next: impl ChatModel + 'static) -> Self {
         let info = Arc::new(next.info().clone());
-        // The values that hold for all models: a cost limit needs each model's prices, and a
+        // Only values that hold for all models: a cost limit needs each model's prices, and a
         // request must suit each model.
         self.info.prices = self.info.prices.filter(|_| info.prices.is_some());
         let windows = [self.info.context_window, info.context_window];
@@ -81,14 +82,14 @@ impl Fallback {
         self
     }
 
-    /// Sets the kinds of error after which the next model is asked, instead of the default ones.
+    /// Sets the kinds of error after which the next model is asked. Replaces the defaults.
     pub fn on(mut self, kinds: impl IntoIterator<Item = ModelErrorKind>) -> Self {
         self.kinds = kinds.into_iter().collect();
         self
     }
 }
 
-/// Returns whether both models can do it.
+/// Combines an ability of two models: `Some(true)` if both have it, `Some(false)` if one lacks it.
 fn both(one: Option<bool>, other: Option<bool>) -> Option<bool> {
     match (one, other) {
         (Some(false), _) | (_, Some(false)) => Some(false),
@@ -131,7 +132,7 @@ struct Attempts<'a> {
     request: ChatRequest,
     /// The stream of the current model; `None` once the last event was returned or is in `ready`.
     stream: Option<BoxStream<'a, ModelEvent>>,
-    /// Events to return first.
+    /// The events to return before the stream's.
     ready: VecDeque<ModelEvent>,
     emitted: Emitted,
     errors: Vec<ModelError>,
@@ -161,8 +162,8 @@ impl Attempts<'_> {
         self.start_attempt();
     }
 
-    /// Combines all errors into one: of the kind that may pass soonest, if another model would have
-    /// been asked, or else of the last one.
+    /// Combines all errors into one: if `all`, the retryable error with the shortest wait, else the
+    /// last error. `all` means that the last error would have led to another model.
     fn error(&self, all: bool) -> ModelError {
         let soonest = |error: &&ModelError| error.retry_after.unwrap_or_default();
         let passing =

@@ -1,4 +1,4 @@
-//! The fields of a request's body: ours, merged with the options of the user.
+//! The fields of a request's body: the format's own, merged with the user's options.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::json::{bytes, field, put};
 
-/// Fields of which a server accepts only one: an option removes ours of the same pair.
+/// Pairs of fields of which a server accepts only one. The user's option removes our field.
 const ALTERNATIVES: &[(&str, &str)] = &[
     ("max_tokens", "max_completion_tokens"),
     ("effort", "max_tokens"), // of `reasoning`, at OpenRouter
@@ -15,32 +15,31 @@ const ALTERNATIVES: &[(&str, &str)] = &[
     ("responseJsonSchema", "responseSchema"),
 ];
 
-/// Fields that name the kind of an object: objects of two kinds have different fields.
+/// Fields that name the kind of an object. Objects of two kinds have different fields.
 const KINDS: &[&str] = &["type", "mode"];
 
-/// JSON Schemas, which have a meaning only as a whole.
+/// JSON Schemas, which are only meaningful as a whole.
 const SCHEMAS: &[&str] = &["schema", "responseJsonSchema", "responseSchema"];
 
 /// The fields of a body.
 ///
-/// An option is merged into our field of the same name, so that setting a part of it keeps the
-/// rest: objects are merged field by field, at any depth, and lists are joined. An option replaces
-/// our field if either of them is neither, if they are objects of different [kinds](KINDS), and if
-/// they are [schemas](SCHEMAS).
+/// An option is merged into our field of the same name, so setting a part of it keeps the rest.
+/// Objects are merged field by field, at any depth, and lists are joined. Otherwise the option
+/// replaces our field, also if both are objects of different [kinds](KINDS), or [schemas](SCHEMAS).
 pub(crate) struct Fields<'a> {
     body: &'a mut Vec<u8>,
     options: &'a Map<String, Value>,
-    /// The options that are in the body already.
+    /// The options that are already in the body.
     used: Vec<&'static str>,
 }
 
 impl<'a> Fields<'a> {
-    /// Adds fields to `body`, an object that is open and has a field already.
+    /// Returns a writer to `body`, an open object that already has a field.
     pub(crate) fn new(body: &'a mut Vec<u8>, options: &'a Map<String, Value>) -> Self {
         Fields { body, options, used: Vec::new() }
     }
 
-    /// Adds a field, merged with the option of that name.
+    /// Adds a field, merged with the option of the same name.
     pub(crate) fn add<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) {
         match self.options.get(name) {
             Some(own) if !self.used.contains(&name) => {
@@ -53,7 +52,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Adds a list: our encoded elements, followed by those of the option of that name.
+    /// Adds a list: our encoded elements, followed by the elements of the option of the same name.
     pub(crate) fn add_list(&mut self, name: &'static str, ours: Option<Cow<'_, [u8]>>) {
         let ours = ours.as_deref().and_then(|list| list.strip_prefix(b"[")?.strip_suffix(b"]"));
         let more = match self.options.get(name) {
@@ -76,7 +75,7 @@ impl<'a> Fields<'a> {
         self.used.push(name);
     }
 
-    /// Leaves out the option of that name.
+    /// Omits the option of that name.
     pub(crate) fn omit(&mut self, name: &'static str) {
         self.used.push(name);
     }
@@ -119,7 +118,7 @@ fn merged_objects(mut ours: Map<String, Value>, own: &Map<String, Value>) -> Map
     ours
 }
 
-/// Returns whether both objects name their kind, and not the same one.
+/// Returns whether both objects name their kind, and the kinds differ.
 fn differ_in_kind(ours: &Map<String, Value>, own: &Map<String, Value>) -> bool {
     KINDS.iter().any(|kind| match (ours.get(*kind), own.get(*kind)) {
         (Some(ours), Some(own)) => ours != own,
@@ -127,7 +126,7 @@ fn differ_in_kind(ours: &Map<String, Value>, own: &Map<String, Value>) -> bool {
     })
 }
 
-/// Returns whether the options have a field that excludes ours.
+/// Returns whether the options contain a field that excludes ours.
 fn has_alternative(own: &Map<String, Value>, ours: &str) -> bool {
     let excludes = |one: &str, other: &str| one == ours && own.contains_key(other);
     !own.contains_key(ours)

@@ -17,7 +17,7 @@ pub use decode::Decoder;
 pub use encode::encode;
 pub use profile::{Profile, Settings, Thinks};
 
-/// Implements the Gemini format.
+/// The Gemini format.
 #[derive(Debug, Clone, Copy)]
 pub struct GenerateContent;
 

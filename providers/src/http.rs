@@ -24,25 +24,25 @@ const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// The time limit for reading an error body.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The maximum number of bytes read from a web page, of which an error has an excerpt.
+/// The maximum number of bytes read from a web page, for an excerpt in the error.
 const MAX_PAGE_BYTES: usize = 16 * 1024;
 /// The time limit for reading a web page.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Limits how long a request waits for the server. `Duration::MAX` is no limit.
+/// Time limits of a request. `Duration::MAX` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Limits the time until the connection is established.
+    /// Time until the connection is established.
     pub connect: Duration,
-    /// Limits the time from then until the first event of the reply.
+    /// Time from then until the first event of the reply.
     pub first_event: Duration,
-    /// Limits the time in which the server sends nothing, neither an event nor a ping or a comment.
-    /// While a model thinks, most servers send only those.
+    /// Time without any data from the server: no event, ping or comment. Most servers send only
+    /// pings and comments while a model thinks.
     pub idle: Duration,
 }
 
 impl Default for Timeouts {
-    /// Returns 10 s, 300 s and 300 s.
+    /// Returns timeouts of 10 s, 300 s and 300 s.
     fn default() -> Self {
         Timeouts {
             connect: Duration::from_secs(10),
@@ -52,11 +52,11 @@ impl Default for Timeouts {
     }
 }
 
-/// Holds the connections to model servers. Clones share them, so build one and give it to every
+/// A pool of connections to model servers. Clones share it, so build one and give it to every
 /// model.
 ///
-/// A client is built when it is first needed, and the one for plain `http://` reads no
-/// certificates. Addresses with `https://` need one of the crate's TLS features.
+/// A client is built when it is first needed. The client for plain `http://` reads no certificates.
+/// Addresses with `https://` need one of the crate's TLS features.
 ///
 /// ```
 /// use std::time::Duration;
@@ -82,12 +82,12 @@ impl Default for Http {
 }
 
 impl Http {
-    /// Returns a value without connections, with the default timeouts.
+    /// Returns a pool without connections, with the default timeouts.
     pub fn new() -> Self {
         Http::with_timeouts(Timeouts::default())
     }
 
-    /// Returns a value without connections, with these timeouts.
+    /// Returns a pool without connections, with these timeouts.
     pub fn with_timeouts(timeouts: Timeouts) -> Self {
         Http { timeouts, transport: Transport::new(timeouts.connect) }
     }
@@ -109,13 +109,12 @@ impl Http {
         Ok(Http { transport: self.transport.with_proxy(proxy), ..self })
     }
 
-    /// Sends requests only to IP addresses that `allows` accepts, over new connections: for
-    /// addresses that others choose. It is asked about the address in a URL, in any notation, and
-    /// about each address that a name has when a connection is made. An IPv4 address in the form of
-    /// an IPv6 address is passed as an IPv4 address.
+    /// Sends requests only to IP addresses that `allows` accepts, over new connections. Use it for
+    /// addresses that others choose. `allows` gets the address in a URL, in any notation, and each
+    /// address of a name when a connection is made. IPv4-mapped IPv6 addresses are passed as IPv4.
     ///
-    /// A request to another address fails with [`ModelErrorKind::InvalidRequest`] and sends
-    /// nothing. Proxies are not used, since they resolve names themselves.
+    /// A request to another address fails with [`ModelErrorKind::InvalidRequest`] before anything
+    /// is sent. Proxies are not used, since they resolve names themselves.
     ///
     /// ```
     /// use loopwright_providers::Http;
@@ -126,14 +125,14 @@ impl Http {
         Http { transport: self.transport.with_filter(AddressFilter::new(allows)), ..self }
     }
 
-    /// Returns the timeouts.
+    /// Returns the timeouts of requests.
     pub fn timeouts(&self) -> Timeouts {
         self.timeouts
     }
 
-    /// Posts `body`, with the headers of the trace, and returns the response, whatever its status.
+    /// Posts `body` with the headers of the trace, and returns the response, whatever its status.
     ///
-    /// A response to a request whose key came from a callback carries it as [`Secret`].
+    /// If the key came from a callback, the response carries it as [`Secret`].
     pub(crate) async fn send(
         &self,
         target: &Target,
@@ -154,7 +153,7 @@ impl Http {
         };
         let mut response = keyed(headers.clone(), body.clone(), &secret).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
-            // The key may have expired since the callback read it; a new one is worth a retry.
+            // The key may have expired since the callback returned it. A new one is worth a retry.
             let fresh = source.put(&mut headers, &target.endpoint).await?;
             if fresh != secret {
                 response = keyed(headers, body, &fresh).await?;
@@ -216,7 +215,7 @@ impl fmt::Debug for Http {
     }
 }
 
-/// Where requests go, and the headers they carry. Its `Debug` output has no header values.
+/// The address and headers of requests. Its `Debug` output contains no header values.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) address: Address,
@@ -241,7 +240,7 @@ impl Target {
         Ok(Target { address, headers, endpoint: endpoint.into(), key: None, secrets })
     }
 
-    /// Reads the body of a response that is no success and returns it as an error.
+    /// Reads the body of an error response and returns it as an error.
     pub(crate) async fn refused(&self, response: Response<ResponseBody>) -> ModelError {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
@@ -266,7 +265,7 @@ impl Target {
         self.clean(self.endpoint.unexpected(status.as_u16(), &unexpected, &bytes))
     }
 
-    /// Returns the error of a request without a response, or of a connection that broke.
+    /// Returns the error of a request without a response, or of a broken connection.
     pub(crate) fn transport_error(&self, error: &TransportError) -> ModelError {
         use ModelErrorKind::{InvalidRequest, Network, Timeout};
         let (kind, what, advice) = match error.kind {
@@ -292,7 +291,7 @@ impl Target {
             ),
             TransportErrorKind::Stream => (Network, "broke the connection", "Try again."),
         };
-        // The sentence names the address already, and the cause may contain a secret in it.
+        // The message already names the address, and the URL in the cause may contain a secret.
         let root = if error.root.contains("://") { "the request failed" } else { &error.root };
         self.clean(ModelError::new(kind, format!("{} {what}: {root}. {advice}", self.endpoint)))
     }
@@ -307,7 +306,7 @@ impl Target {
         ModelError::new(ModelErrorKind::Timeout, why)
     }
 
-    /// Returns `error` without secrets.
+    /// Returns `error` with all secrets removed.
     pub(crate) fn clean(&self, mut error: ModelError) -> ModelError {
         self.secrets.iter().for_each(|secret| hide(&mut error.message, secret));
         error
@@ -324,7 +323,7 @@ impl fmt::Debug for Target {
     }
 }
 
-/// Reads the body up to `limit` bytes, or as far as it comes.
+/// Reads the body up to `limit` bytes, or until it ends or fails.
 async fn read(mut body: ResponseBody, limit: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while let Some(Ok(chunk)) = body.chunk().await {

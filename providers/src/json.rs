@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Adds a field to the object that is open in `body`.
+/// Adds a field to the open object in `body`.
 pub(crate) fn field<T: Serialize + ?Sized>(body: &mut Vec<u8>, name: &str, value: &T) {
     body.push(b',');
     put(body, name);
@@ -26,13 +26,13 @@ pub(crate) fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
 
-/// Returns a number with the digits of `number`, not with those of the nearest `f64`.
+/// Returns a JSON number with the decimal digits of `number`, not of the nearest `f64`.
 pub(crate) fn decimal(number: f32) -> Value {
     number.to_string().parse::<f64>().unwrap_or(number.into()).into()
 }
 
-/// Returns the JSON text of a call's arguments or a fragment of it: the string, or else the JSON
-/// value itself.
+/// Returns the JSON text of a call's arguments, or of a fragment: the content of a string, or else
+/// the JSON value itself.
 pub(crate) fn json_text(raw: Option<&RawValue>) -> String {
     let raw = raw.map_or("", RawValue::get);
     match raw.as_bytes().first() {
@@ -44,7 +44,7 @@ pub(crate) fn json_text(raw: Option<&RawValue>) -> String {
     }
 }
 
-/// Returns whether `text` is one complete JSON object, including its strings: a lone surrogate is
+/// Returns whether `text` is one complete JSON object with valid strings. A lone surrogate is
 /// invalid.
 pub(crate) fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{')
@@ -52,8 +52,8 @@ pub(crate) fn is_object(text: &str) -> bool {
         && serde_json::from_str::<Value>(text).is_ok()
 }
 
-/// Replaces each escaped lone surrogate, which is invalid in a string, by a replacement character:
-/// some servers split text without regard to surrogate pairs. Returns `None` if there was none.
+/// Replaces each escaped lone surrogate, which is invalid in a string, by a replacement character.
+/// Some servers split text between surrogates. Returns `None` if there was none.
 pub(crate) fn replace_lone_surrogates(json: &str) -> Option<String> {
     let mut out = String::new();
     let (mut rest, mut changed) = (json, false);

@@ -10,7 +10,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::endpoint::Endpoint;
 
-/// A key or header value shorter than this may be a common word and is not treated as a secret.
+/// The minimum length of a secret. A shorter key or header value may be a common word.
 const MIN_SECRET_BYTES: usize = 8;
 
 /// A callback that returns a key, or an error.
@@ -71,18 +71,18 @@ impl KeySource {
 }
 
 impl Secret {
-    /// Returns `error` without the key.
+    /// Returns `error` with the key removed.
     pub(crate) fn clean(&self, mut error: ModelError) -> ModelError {
         hide(&mut error.message, &self.0);
         error
     }
 }
 
-/// Replaces `secret` by `***`, also where an excerpt has cut it, if at least [`MIN_SECRET_BYTES`]
-/// bytes of it are left.
+/// Replaces `secret` by `***`. An excerpt may have cut it, so a part counts too if it has at least
+/// [`MIN_SECRET_BYTES`] bytes.
 ///
-/// A part counts only if no letter or digit follows it, because a header's value may start like a
-/// common word or address.
+/// No letter or digit may follow such a part, because a header's value may start like a common word
+/// or address.
 pub(crate) fn hide(text: &mut String, secret: &str) {
     if secret.len() < MIN_SECRET_BYTES {
         return;

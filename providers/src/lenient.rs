@@ -1,5 +1,4 @@
-//! Lenient parsing of wrong types that servers send: `null` for an empty string, a number for an
-//! id.
+//! Lenient parsing of wrong types from servers: `null` for an empty string, a number for an id.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +10,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 #[derive(Default)]
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
-/// A number of tokens or an index; other values become 0. It is bounded, so that sums do not
+/// A number of tokens, or an index. Other values become 0. It is bounded, so that sums do not
 /// overflow.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(crate) struct Count(pub(crate) u64);
@@ -28,7 +27,7 @@ macro_rules! drain {
     };
 }
 
-/// Defines a visitor that accepts all scalars; the macro's input adds the other methods.
+/// Defines a visitor that accepts all scalars. The macro's input adds the other methods.
 macro_rules! lenient {
     ($visitor:ident => $out:ty, $expecting:literal, $from:expr, { $($more:tt)* }) => {
         struct $visitor;

@@ -9,12 +9,12 @@
 //! Decorators work with any model: [`Retry`], [`Fallback`], [`RateLimit`], [`Recorded`], and
 //! [`RetryMalformedCalls`] for calls that a server could not read. [`parse_text_tool_calls`] is a
 //! hook for models that write calls as text. [`Offline`] is a model without a server. [`resolve`]
-//! finds a model by its id, and a [`Catalogue`] has sizes and prices of models. [`OpenAiEmbedder`]
-//! turns texts into vectors.
+//! finds a model by its id, and a [`Catalogue`] contains sizes and prices of models.
+//! [`OpenAiEmbedder`] turns texts into vectors.
 //!
-//! Features choose the TLS back end: `rustls-ring` (default), `rustls-aws-lc`, `rustls-no-provider`
-//! (the program installs a crypto provider) or `native-tls`. Without any of them only `http://`
-//! addresses work, such as those of local servers.
+//! Features select the TLS backend: `rustls-ring` (default), `rustls-aws-lc`, `rustls-no-provider`
+//! (the program installs a crypto provider) or `native-tls`. Without a TLS feature, only `http://`
+//! addresses work, such as those on a local network.
 //!
 //! ```no_run
 //! use loopwright_providers::{Retry, RetryMalformedCalls, resolve};
@@ -25,7 +25,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-/// Runs the examples of the README as tests.
+/// The examples of the README, run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;

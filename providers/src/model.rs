@@ -15,7 +15,7 @@ use crate::openai_chat::ChatCompletions;
 use crate::openai_responses::Responses;
 use crate::reply_stream::ReplyStream;
 
-/// Names the model behind a Chat Completions endpoint: OpenAI's, or that of another server.
+/// A model behind a Chat Completions endpoint, of OpenAI or another server.
 ///
 /// ```
 /// use loopwright_providers::OpenAiChat;
@@ -29,7 +29,7 @@ use crate::reply_stream::ReplyStream;
 /// ```
 pub type OpenAiChat = Model<ChatCompletions>;
 
-/// Names the model behind an OpenAI Responses endpoint, which stores nothing of the conversation.
+/// A model behind an OpenAI Responses endpoint, which stores nothing of the conversation.
 ///
 /// ```
 /// use loopwright_providers::OpenAiResponses;
@@ -40,7 +40,7 @@ pub type OpenAiChat = Model<ChatCompletions>;
 /// ```
 pub type OpenAiResponses = Model<Responses>;
 
-/// Names the model behind an Anthropic Messages endpoint.
+/// A model behind an Anthropic Messages endpoint.
 ///
 /// ```
 /// use loopwright_providers::Anthropic;
@@ -51,7 +51,7 @@ pub type OpenAiResponses = Model<Responses>;
 /// ```
 pub type Anthropic = Model<Messages>;
 
-/// Names the model behind a Gemini endpoint.
+/// A model behind a Gemini endpoint.
 ///
 /// ```
 /// use loopwright_providers::Gemini;
@@ -62,9 +62,9 @@ pub type Anthropic = Model<Messages>;
 /// ```
 pub type Gemini = Model<GenerateContent>;
 
-/// Implements [`ChatModel`] for a server that speaks the wire format `F`.
+/// A [`ChatModel`] on a server that speaks the wire format `F`.
 ///
-/// Dropping its stream closes the connection, unless the reply is complete.
+/// Dropping a reply's stream closes the connection, unless the reply is complete.
 #[derive(Clone)]
 pub struct Model<F: WireFormat> {
     pub(crate) info: ModelInfo,

@@ -1,4 +1,4 @@
-//! `Offline`: a rule-based model for users who have no key yet.
+//! [`Offline`]: a rule-based model for users who have no key yet.
 
 mod answer;
 mod rules;
@@ -14,13 +14,13 @@ use loopwright_core::{ChatModel, Message};
 use self::answer::Outcome;
 use self::words::{Call, Words};
 
-/// Implements [`ChatModel`] with rules, without a network: calls tools for what the prompt names,
-/// and quotes their results. Its replies are free and deterministic, and state that it is not a
+/// A [`ChatModel`] that follows rules and needs no network. It calls tools that suit the prompt and
+/// quotes their results. Its replies are free and deterministic, and state that it is not a
 /// language model.
 ///
 /// It reads files (`What is in Cargo.toml?`), lists directories (`List src/`), writes files
-/// (`Create a.txt with "hi"`), calculates if there is a tool for it (`2 + 3`) and calls any tool by
-/// its name (`use weather with city=Rome`).
+/// (`Create a.txt with "hi"`), calculates if there is a tool for it (`2 + 3`), and calls any tool
+/// by name (`use weather with city=Rome`).
 #[derive(Debug, Clone)]
 pub struct Offline {
     info: ModelInfo,
@@ -110,7 +110,7 @@ fn call_events(calls: Vec<Call>) -> Vec<ModelEvent> {
     events
 }
 
-/// Returns a text as one delta per word, so that front ends show streaming.
+/// Splits a text into one delta per word, so that front ends show streaming.
 fn text_events(text: &str) -> Vec<ModelEvent> {
     let mut events = vec![ModelEvent::BlockStart { block: 0, kind: BlockKind::Text }];
     events.extend(

@@ -1,4 +1,4 @@
-//! The Chat Completions format, spoken by OpenAI and by most other servers. Pure: no I/O.
+//! The Chat Completions format of OpenAI and most other servers. Pure: no I/O.
 
 mod decode;
 mod details;
@@ -17,7 +17,7 @@ pub use decode::Decoder;
 pub use encode::encode;
 pub use profile::{Answers, Asks, Profile, Replay, Settings, Temperature};
 
-/// Implements the Chat Completions format.
+/// The Chat Completions format.
 #[derive(Debug, Clone, Copy)]
 pub struct ChatCompletions;
 

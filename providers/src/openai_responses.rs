@@ -16,7 +16,7 @@ pub use decode::Decoder;
 pub use encode::encode;
 pub use profile::{Profile, Reasons, Settings};
 
-/// Implements the OpenAI Responses format.
+/// The OpenAI Responses format.
 #[derive(Debug, Clone, Copy)]
 pub struct Responses;
 

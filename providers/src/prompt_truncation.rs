@@ -1,18 +1,18 @@
-//! Detection of truncated prompts: some servers silently cut a prompt that exceeds their context
+//! Detection of truncated prompts. Some servers silently cut a prompt that exceeds their context
 //! window.
 
 use loopwright_core::message::Usage;
 
 use crate::endpoint::Endpoint;
 
-/// Prompts with fewer bytes than this are not checked.
+/// The minimum size of a prompt to check.
 const MIN_JUDGED_BYTES: usize = 16 << 10;
-/// With more bytes per token than this, the server has not read all of the text.
+/// The maximum number of bytes per token. Above it, the server has not read all of the text.
 const MAX_BYTES_PER_TOKEN: u64 = 12;
-/// A run of at least this many base64 letters is an image, not text.
+/// The minimum length of a run of base64 letters that counts as an image.
 const MIN_BASE64_RUN: usize = 256;
 
-/// Warns if `usage` counts far fewer tokens than the body that was `sent` has.
+/// Warns if `usage` counts far fewer tokens than the body in `sent` contains.
 pub(crate) fn warn_if_truncated(sent: &[u8], usage: &Usage, endpoint: &Endpoint) {
     let read = usage.input + usage.cache_read + usage.cache_write;
     if is_truncated(sent, read) {
@@ -27,8 +27,8 @@ pub(crate) fn warn_if_truncated(sent: &[u8], usage: &Usage, endpoint: &Endpoint)
     }
 }
 
-/// Returns whether a prompt of this size cannot have so few tokens. A server that reports 0 counts
-/// none.
+/// Returns whether a prompt of this size must have more tokens. A server that reports 0 does not
+/// count tokens.
 fn is_truncated(sent: &[u8], tokens: u64) -> bool {
     let fits = |bytes: usize| {
         bytes < MIN_JUDGED_BYTES || tokens.saturating_mul(MAX_BYTES_PER_TOKEN) >= bytes as u64
@@ -36,7 +36,7 @@ fn is_truncated(sent: &[u8], tokens: u64) -> bool {
     tokens > 0 && !fits(sent.len()) && !fits(text_bytes(sent))
 }
 
-/// Returns the number of bytes that are not base64 images.
+/// Returns the number of bytes outside base64 images.
 fn text_bytes(body: &[u8]) -> usize {
     let of_base64 = |byte: &u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_')

@@ -1,28 +1,28 @@
-//! The known providers, as data.
+//! Known providers, as data.
 
 use crate::catalogue::Wire;
 
-/// Describes a provider of models.
+/// A provider of models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Provider {
-    /// Holds the provider's name, the first half of a model's id.
+    /// Provider's name, the first half of a model's id.
     pub name: &'static str,
-    /// Lists other names of the provider.
+    /// Other names of the provider.
     pub also: &'static [&'static str],
-    /// Names the wire format of its models, where the catalogue has none.
+    /// Wire format of the provider's models, unless the catalogue has another.
     pub wire: Wire,
-    /// Holds the base URL; empty if each customer has a different one.
+    /// Base URL; empty if each customer has a different one.
     pub base_url: &'static str,
-    /// Names the environment variable that replaces the base URL.
+    /// Environment variable that replaces the base URL.
     pub base_url_var: Option<&'static str>,
-    /// Holds the path between the address in that variable and what the format adds.
+    /// Path between the address in that variable and the path that the format adds.
     pub base_path: &'static str,
-    /// Lists the environment variables that are searched for the key, in this order.
+    /// Environment variables that may hold the key, in order of precedence.
     pub key_vars: &'static [&'static str],
-    /// Says whether it is a local server, which needs no key and whose tokens are free.
+    /// `true` for a local server, which needs no key and whose tokens are free.
     pub local: bool,
-    /// Names a model to start with; empty if only the customer or the server knows one.
+    /// Model to start with; empty if only the customer or the server knows one.
     pub default_model: &'static str,
 }
 
@@ -39,8 +39,7 @@ const HOSTED: Provider = Provider {
 };
 const LOCAL: Provider = Provider { local: true, ..HOSTED };
 
-/// Lists the providers known by name, in the order in which [`from_env`](crate::from_env) tries
-/// them.
+/// Providers known by name, in the order in which [`from_env`](crate::from_env) tries them.
 pub const PROVIDERS: &[Provider] = &[
     Provider {
         name: "openai",
@@ -151,8 +150,8 @@ impl Provider {
         PROVIDERS.iter().find(|provider| provider.name == name || provider.also.contains(&name))
     }
 
-    /// Returns the address in its environment variable, or else its base URL; `None` if there is
-    /// neither.
+    /// Returns the address in the provider's environment variable, or else its base URL. Returns
+    /// `None` if there is neither.
     pub fn address(&self, var: impl Fn(&str) -> Option<String>) -> Option<String> {
         let configured = self.base_url_var.and_then(var).filter(|url| !url.trim().is_empty());
         match configured {
@@ -164,7 +163,7 @@ impl Provider {
         }
     }
 
-    /// Converts a listening address such as `0.0.0.0:11434` to a URL at which the server responds.
+    /// Converts a listening address such as `0.0.0.0:11434` to a URL that clients can reach.
     fn with_host(&self, configured: &str) -> String {
         let (scheme, configured) = configured.split_once("://").unwrap_or(("http", configured));
         let (host, path) = configured
@@ -186,12 +185,12 @@ impl Provider {
     }
 }
 
-/// Returns whether this is the host `name` or a subdomain of it.
+/// Returns whether `host` is `name` or a subdomain of it.
 pub(crate) fn is_below(host: &str, name: &str) -> bool {
     host.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// Appends the missing part of `path` to `url`; an address that ends with a version, such as `v1`,
+/// Appends the missing part of `path` to `url`. An address that ends with a version, such as `v1`,
 /// is not changed. Users of some providers usually omit the common part of the path.
 pub(crate) fn with_path(url: &str, path: &str) -> String {
     let url = url.trim_end_matches('/');

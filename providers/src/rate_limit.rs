@@ -1,4 +1,4 @@
-//! `RateLimit`: delays requests so that a provider's limits are not exceeded.
+//! [`RateLimit`]: delays requests so that a provider's limits are not exceeded.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,15 +16,15 @@ use tokio::time::Instant;
 const BYTES_PER_TOKEN: u64 = 4;
 /// The assumed size of an image, in bytes of text.
 const IMAGE_BYTES: u64 = 1_500 * BYTES_PER_TOKEN;
-/// Smaller shortages are rounding errors.
+/// Shortages below this amount are rounding errors.
 const ROUNDING_ERROR: f64 = 1e-6;
 
-/// Wraps a model and delays its requests until its limits allow them.
+/// A model whose requests wait until its limits allow them.
 ///
-/// The limits are those of the [`RateLimiter`], whose clones share them between models and agents.
-/// A request is queued when its stream is first polled and sent when the limits allow it; dropping
-/// the stream removes it from the queue. Put it inside [`Retry`](crate::Retry), so that each
-/// attempt counts.
+/// The [`RateLimiter`] defines the limits. Its clones share them between models and agents. A
+/// request is queued when its stream is first polled, and sent when the limits allow it. Dropping
+/// the stream removes the request from the queue. Put it inside [`Retry`](crate::Retry), so that
+/// each attempt counts.
 ///
 /// ```
 /// use loopwright_providers::{Offline, RateLimit, RateLimiter, Retry};
@@ -67,25 +67,26 @@ impl<M: ChatModel> ChatModel for RateLimit<M> {
     }
 }
 
-/// Limits the requests and tokens per minute. Clones share the limits.
+/// Limits of requests and tokens per minute. Clones share the limits.
 ///
-/// Each limit is a token bucket that holds one minute's quota, starts full and fills evenly, like
-/// those of most providers: a whole quota may be used at once. Requests are sent in order of
-/// arrival, even if a later, smaller one could be sent sooner.
+/// Each limit is a token bucket with one minute's quota, as at most providers. It starts full and
+/// fills evenly, so a whole quota may be used at once. Requests are sent in order of arrival, even
+/// if a later, smaller one could be sent sooner.
 ///
 /// The tokens of a request are estimated before it is sent: the usage of the last reply in its
 /// conversation, plus a quarter of the bytes since. The estimate is corrected when the reply
-/// reports its usage, including output and cached tokens; if that is higher, later requests wait
-/// for the difference. A request larger than the whole quota is sent when the bucket is full.
+/// reports its usage, including output and cached tokens. If the usage is higher, later requests
+/// wait for the difference. A request larger than the whole quota is sent when the bucket is full.
 #[derive(Debug, Clone, Default)]
 pub struct RateLimiter(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     buckets: Mutex<Buckets>,
-    /// Held by the first waiting request; the others wait for it in order.
+    /// The right to wait for the buckets, held by the first waiting request. The others queue for
+    /// it.
     front: Semaphore,
-    /// Notifies the first waiting request that the level has been corrected upwards.
+    /// A signal to the first waiting request: the level has been corrected upwards.
     more: Notify,
 }
 
@@ -101,13 +102,13 @@ impl RateLimiter {
         Self::default()
     }
 
-    /// Limits the number of requests per minute; 0 counts as 1.
+    /// Sets the maximum number of requests per minute; 0 counts as 1.
     pub fn requests_per_minute(self, requests: u32) -> Self {
         self.buckets().requests = Some(Bucket::new(f64::from(requests)));
         self
     }
 
-    /// Limits the estimated number of tokens per minute, input and output alike; 0 counts as 1.
+    /// Sets the maximum number of estimated tokens per minute, input plus output; 0 counts as 1.
     pub fn tokens_per_minute(self, tokens: u64) -> Self {
         self.buckets().tokens = Some(Bucket::new(tokens as f64));
         self
@@ -128,8 +129,8 @@ impl RateLimiter {
         }
     }
 
-    /// Corrects the level by the tokens that a request used beyond its estimate; negative if it
-    /// used fewer.
+    /// Corrects the level by the tokens that a request used beyond its estimate. The number is
+    /// negative if the request used fewer.
     fn correct(&self, tokens: f64) {
         if let Some(bucket) = &mut self.buckets().tokens {
             bucket.level -= tokens;
@@ -139,7 +140,7 @@ impl RateLimiter {
         }
     }
 
-    /// Locks the buckets, only for the duration of a calculation.
+    /// Locks the buckets. The lock is only held during a calculation.
     fn buckets(&self) -> MutexGuard<'_, Buckets> {
         self.0.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -152,7 +153,7 @@ struct Buckets {
 }
 
 impl Buckets {
-    /// Takes one request of `tokens` tokens, or returns how long to wait before the next attempt.
+    /// Takes one request of `tokens` tokens, or returns the wait before the next attempt.
     fn take(&mut self, tokens: f64, now: Instant) -> Result<(), Duration> {
         let mut wants = [(&mut self.requests, 1.0), (&mut self.tokens, tokens)];
         let buckets =
@@ -172,9 +173,9 @@ impl Buckets {
 #[derive(Debug)]
 struct Bucket {
     per_minute: f64,
-    /// Below zero after a request that used more than its estimate.
+    /// The available quota; negative after a request that used more than its estimate.
     level: f64,
-    /// The time of the last update; `None` while the bucket has never been used.
+    /// The time of the last update; `None` until the first use.
     at: Option<Instant>,
 }
 
@@ -184,8 +185,8 @@ impl Bucket {
         Bucket { per_minute, level: per_minute, at: None }
     }
 
-    /// Returns how long it takes until there is `amount`, or the bucket is full; `None` if it is
-    /// now.
+    /// Returns the time until `amount` is available or the bucket is full. Returns `None` if that
+    /// is now.
     fn wait(&mut self, amount: f64, now: Instant) -> Option<Duration> {
         let per_second = self.per_minute / 60.0;
         let passed = now.saturating_duration_since(self.at.replace(now).unwrap_or(now));
@@ -196,7 +197,7 @@ impl Bucket {
     }
 }
 
-/// Estimates the tokens of a request. It starts at the last reply with a token count, which covers
+/// Estimates the tokens of a request. Starts at the last reply with a token count, which covers
 /// everything before it.
 fn estimate(request: &ChatRequest) -> u64 {
     let mut bytes = 0;
@@ -239,7 +240,7 @@ fn length(message: &Message) -> u64 {
     }
 }
 
-/// Counts the bytes that are written.
+/// A writer that only counts bytes.
 struct ByteCounter(u64);
 
 impl io::Write for ByteCounter {

@@ -1,16 +1,16 @@
-//! The words for each level of thinking, as data.
+//! Words for the levels of thinking, as data.
 
 use loopwright_core::model::ThinkingLevel;
 
-/// Lists the words that a model accepts for each level of thinking.
+/// The words that a model accepts for each level of thinking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReasoningEfforts {
-    /// Holds the word that switches thinking off; `None` if the model thinks only on request or
-    /// cannot be switched off.
+    /// Word that switches thinking off. `None` if the model thinks only on request, or cannot be
+    /// switched off.
     pub off: Option<&'static str>,
-    /// Holds the words from [`Minimal`](ThinkingLevel::Minimal) to [`XHigh`](ThinkingLevel::XHigh);
-    /// where the model has fewer levels, the nearest.
+    /// Words for [`Minimal`](ThinkingLevel::Minimal) to [`XHigh`](ThinkingLevel::XHigh). A missing
+    /// level has its nearest level's word.
     pub levels: [&'static str; 5],
 }
 
@@ -26,13 +26,13 @@ impl ReasoningEfforts {
     pub(crate) const MEDIUM_TO_XHIGH: ReasoningEfforts =
         ReasoningEfforts::new(["medium", "medium", "medium", "high", "xhigh"]);
 
-    /// Returns these words from [`Minimal`](ThinkingLevel::Minimal) to
+    /// Returns these words for [`Minimal`](ThinkingLevel::Minimal) to
     /// [`XHigh`](ThinkingLevel::XHigh).
     pub const fn new(levels: [&'static str; 5]) -> Self {
         ReasoningEfforts { off: None, levels }
     }
 
-    /// Returns the same word for every level, for models without degrees.
+    /// Returns one word for every level, for models without degrees.
     pub const fn only(word: &'static str) -> Self {
         ReasoningEfforts::new([word; 5])
     }
@@ -42,7 +42,7 @@ impl ReasoningEfforts {
         ReasoningEfforts { off: Some(word), ..self }
     }
 
-    /// Returns the word for a level, or `None` if none is sent.
+    /// Returns the word for a level, or `None` to send no effort.
     pub fn word(&self, level: ThinkingLevel) -> Option<&'static str> {
         let [minimal, low, medium, high, xhigh] = self.levels;
         match level {

@@ -1,4 +1,4 @@
-//! `Recorded`: records the exchanges with a model in a file, and replays them.
+//! [`Recorded`]: records the exchanges with a model in a file, and replays them.
 
 mod file;
 mod request;
@@ -15,23 +15,23 @@ use loopwright_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 
 use file::{Exchange, Recording, Tape};
 
-/// Wraps a model and records its exchanges in a file, or replays them from one. Tests can replay
-/// the replies of a real model without a key or a network.
+/// A model that records its exchanges in a file, or replays them from one. Tests can replay the
+/// replies of a real model without a key or a network.
 ///
-/// It records one model. In a test of a whole agent, with its tools, all its models and its
-/// sub-agents, use `loopwright_core::testing::Cassette`: it also finds requests that are sent at
-/// the same time, and shows differences as a diff. `Recorded` needs no feature for tests and can be
-/// part of a program.
+/// `Recorded` records one model. In a test of a whole agent, with its tools, all its models and its
+/// sub-agents, use `loopwright_core::testing::Cassette`. A cassette also finds requests that are
+/// sent at the same time, and shows differences as a diff. `Recorded` needs no test feature and can
+/// be part of a program.
 ///
-/// The file has a line of JSON for each exchange, in the order in which replies end: the changes of
-/// the request, and every event of the reply. It contains no key and no header, but the whole
-/// conversation. A line is written at once, before the reply's last event is returned; if it cannot
-/// be written, the reply fails.
+/// The file has one line of JSON per exchange, in the order in which replies end. A line contains
+/// the changes of the request and every event of the reply. The file contains the whole
+/// conversation, but neither keys nor headers. Each line is written in one write, before the
+/// reply's last event is returned. If the write fails, the reply fails.
 ///
-/// During replay, requests must arrive in the recorded order with the same system prompt, messages,
-/// tools and settings; message ids, the session and a tool's details may differ. A request that
-/// differs, or follows the last exchange, fails with an error that describes the difference. A
-/// reply that its caller dropped ends with an error at that point.
+/// During replay, requests must arrive in the recorded order, with the same system prompt,
+/// messages, tools and settings. Message ids, the session and a tool's details may differ. A
+/// request that differs, or comes after the last exchange, fails with an error that describes the
+/// difference. A reply that its caller dropped ends there with an error.
 ///
 /// ```
 /// use futures::{StreamExt, executor::block_on};
@@ -66,10 +66,10 @@ enum Mode<M> {
 }
 
 impl<M: ChatModel> Recorded<M> {
-    /// Records the replies of `model` in a new file, creating missing folders.
+    /// Records the replies of `model` in a new file. Creates missing folders.
     ///
     /// # Errors
-    /// Returns [`ModelErrorKind::InvalidRequest`] if the file exists already or cannot be written.
+    /// Returns [`ModelErrorKind::InvalidRequest`] if the file already exists or cannot be written.
     ///
     /// [`ModelErrorKind::InvalidRequest`]: loopwright_core::model::ModelErrorKind::InvalidRequest
     pub fn record(model: M, path: impl AsRef<Path>) -> Result<Self, ModelError> {
@@ -78,11 +78,11 @@ impl<M: ChatModel> Recorded<M> {
         Ok(Recorded { info, mode: Mode::Record { model, tape } })
     }
 
-    /// Replays the file if it exists, and otherwise records the model's replies in it. Delete the
-    /// file to record again.
+    /// Replays the file if it exists. Otherwise records the model's replies in it. Delete the file
+    /// to record again.
     ///
     /// # Errors
-    /// Those of [`Recorded::record`], [`Recorded::replay`] and `model`.
+    /// Returns the errors of [`Recorded::record`], [`Recorded::replay`] and `model`.
     pub fn auto(
         path: impl AsRef<Path>,
         model: impl FnOnce() -> Result<M, ModelError>,
@@ -148,7 +148,7 @@ impl<M> fmt::Debug for Recorded<M> {
 struct Take<'a> {
     tape: &'a Mutex<Tape>,
     events: BoxStream<'a, ModelEvent>,
-    /// `None` once it is written.
+    /// The exchange so far; `None` once it is written.
     exchange: Option<Exchange>,
 }
 
@@ -172,8 +172,8 @@ impl Stream for Take<'_> {
 }
 
 impl Drop for Take<'_> {
-    /// Records a reply that its caller drops as far as it was received, so that the numbers of the
-    /// others stay right.
+    /// Records a dropped reply as far as it was received, so that the numbers of the others stay
+    /// right.
     fn drop(&mut self) {
         if let Some(mut exchange) = self.exchange.take() {
             exchange.abandoned = true;
@@ -184,7 +184,7 @@ impl Drop for Take<'_> {
     }
 }
 
-/// Locks a mutex, which is never held across an await.
+/// Locks a mutex that is never held across an await.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

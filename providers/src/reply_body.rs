@@ -1,4 +1,4 @@
-//! The body of one reply: combines the event-stream parser and a format's decoder. No I/O.
+//! The body of one reply: the event-stream parser combined with a format's decoder. No I/O.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 use crate::codec::{Decode, Progress};
 use crate::sse::SseParser;
 
-/// Reads the bytes of one reply as they come.
+/// A reader of one reply, fed with its bytes as they come.
 ///
-/// Like many servers, it is more lenient than the event-stream specification: a last event without
-/// its blank line counts, and so does JSON outside any event, whether that is the whole body or an
-/// error at its end.
+/// Like many servers, it is more lenient than the event-stream specification. A last event without
+/// its blank line counts. So does JSON outside any event, as the whole body or as an error at its
+/// end.
 #[derive(Debug)]
 pub struct ReplyBody<D> {
     parser: SseParser,
@@ -22,13 +22,13 @@ pub struct ReplyBody<D> {
 }
 
 impl<D: Decode> ReplyBody<D> {
-    /// Returns a body before its first byte.
+    /// Returns the body of a reply, before its first byte.
     pub fn new(decoder: D) -> Self {
         ReplyBody { parser: SseParser::new(), decoder }
     }
 
-    /// Decodes the next bytes and appends their events to `out`. Returns how far the reply has
-    /// come, or `None` if the bytes complete no event, as with keep-alives.
+    /// Decodes the next bytes and appends their events to `out`. Returns the progress of the reply,
+    /// or `None` if the bytes complete no event, as with keep-alives.
     pub fn push(&mut self, bytes: &[u8], out: &mut VecDeque<ModelEvent>) -> Option<Progress> {
         let ReplyBody { parser, decoder } = self;
         let mut progress = None;
@@ -42,8 +42,8 @@ impl<D: Decode> ReplyBody<D> {
         progress.or(parser.is_bare().then_some(Progress::Open))
     }
 
-    /// Ends the body: decodes what is left in it, unless that was cut, and appends the last event,
-    /// unless it was there already.
+    /// Ends the body. Decodes the rest, unless it was cut off, and appends the last event, unless
+    /// it was appended before.
     pub fn finish(&mut self, out: &mut VecDeque<ModelEvent>) {
         let ReplyBody { parser, decoder } = self;
         let mut decode = |data: &str| {
@@ -60,7 +60,7 @@ impl<D: Decode> ReplyBody<D> {
         decoder.finish(out);
     }
 
-    /// Returns the body of the request that resumes the reply, if the provider has paused it; see
+    /// Returns the body of the request that resumes the reply, if the provider has paused it. See
     /// [`Decode::resume`].
     pub fn resume(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
         let more = self.decoder.resume(sent)?;
@@ -80,7 +80,7 @@ fn text(data: &[u8]) -> Cow<'_, str> {
     std::str::from_utf8(data).map_or_else(|_| String::from_utf8_lossy(data), Cow::Borrowed)
 }
 
-/// Joins deltas that arrived together: a delta is appended to the one before it, if that belongs to
+/// Joins deltas that arrived together. A delta is appended to the previous one if that belongs to
 /// the same block and was not read yet.
 fn join_deltas(ready: &mut VecDeque<ModelEvent>) {
     let mut last = ready.iter().rev();
@@ -114,7 +114,7 @@ mod tests {
 
     const CHUNK: &str = r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}"#;
 
-    /// Returns the kind of error of a reply with this body, or `None` if the reply is complete.
+    /// Returns the kind of error of a reply with this body, or `None` for a complete reply.
     fn error(body: &str) -> Option<ModelErrorKind> {
         let (mut reply, mut out) =
             (ReplyBody::new(Decoder::new(Endpoint::default())), VecDeque::new());

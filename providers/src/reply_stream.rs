@@ -1,4 +1,4 @@
-//! One reply as a stream, which reads the network only if no event is ready.
+//! The stream of one reply. It reads the network only if no event is ready.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -23,11 +23,11 @@ use crate::reply_body::ReplyBody;
 use crate::transport::{ResponseBody, TransportError};
 use crate::unexpected_body::{UnexpectedBody, without_blanks};
 
-/// How long to wait for extras after the reply is complete.
+/// The maximum wait for extras after the reply is complete.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the last event is delayed until the body ends, so that the connection can be reused.
+/// The maximum delay of the last event until the body ends, so that the connection can be reused.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(10);
-/// The longest timeout that is measured. A longer one, such as `Duration::MAX`, is none.
+/// The maximum timeout that is measured. A longer one, such as `Duration::MAX`, means no timeout.
 const MAX_TIMEOUT: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 /// The maximum size of an unfinished event.
 const MAX_EVENT_BYTES: usize = 16 << 20;
@@ -39,18 +39,18 @@ pub(crate) struct ReplyStream<'a, D> {
     trace: Option<TraceContext>,
     /// The request's body, to resume a paused reply and to detect a truncated prompt.
     sent: Bytes,
-    /// The key from the callback, if there is one.
+    /// The key, if a callback returned it.
     secret: Option<Secret>,
     body: ReplyBody<D>,
-    /// Decoded events that were not returned yet.
+    /// The decoded events that were not returned yet.
     ready: VecDeque<ModelEvent>,
     state: State<'a>,
     clock: Clock,
-    /// The task yielded once before it waits for the body's end.
+    /// `true` if the task has yielded once before it waits for the body's end.
     yielded: bool,
     /// The status of the response.
     status: StatusCode,
-    /// Some of the body, and more than blanks, has arrived.
+    /// `true` once any of the body other than blanks has arrived.
     has_content: bool,
 }
 
@@ -58,14 +58,14 @@ enum State<'a> {
     Sending(BoxFuture<'a, Result<Response<ResponseBody>, ModelError>>),
     Refused(BoxFuture<'a, ModelError>),
     Reading(ResponseBody),
-    /// The reply is complete; the body's end is usually in the same packet.
+    /// The reply is complete. The body's end is usually in the same packet.
     Closing(ResponseBody),
     /// The last event is in `ready` or was returned.
     Over,
 }
 
 impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
-    /// Posts `body`. Nothing is sent until the stream is polled.
+    /// Posts `body` when the stream is first polled.
     pub(crate) fn post(
         http: &'a Http,
         target: &'a Target,
@@ -73,7 +73,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
         body: Vec<u8>,
         decoder: D,
     ) -> Self {
-        // Without its spare capacity, since it is held until the reply ends.
+        // Without spare capacity, because it is held until the reply ends.
         let sent = Bytes::from(body.into_boxed_slice());
         ReplyStream {
             http,
@@ -106,7 +106,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
         }
     }
 
-    /// Handles a body that is no reply, of which `start` has been read.
+    /// Handles a body that is not a reply; `start` has already been read.
     fn unexpected(&mut self, unexpected: UnexpectedBody, start: &[u8], body: ResponseBody) {
         let error = self.target.unexpected(self.status, unexpected, start.to_vec(), body);
         self.state = State::Refused(Box::pin(error));
@@ -139,7 +139,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
         }
     }
 
-    /// Handles the end of the body, regular or because the connection broke.
+    /// Handles the end of the body, or a broken connection.
     fn end(&mut self, broken: Option<&TransportError>) {
         match broken {
             Some(why) if !self.clock.complete => {
@@ -195,7 +195,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
         self.state = State::Over;
     }
 
-    /// Returns `error` without secrets.
+    /// Returns `error` with all secrets removed.
     fn clean(&self, error: ModelError) -> ModelError {
         let error = self.target.clean(error);
         self.secret.iter().fold(error, |error, secret| secret.clean(error))
@@ -245,7 +245,8 @@ impl<D: Decode + Unpin> Stream for ReplyStream<'_, D> {
         }
         if this.ready.len() == 1 && this.poll_closed(cx).is_pending() {
             if !std::mem::replace(&mut this.yielded, true) {
-                // The connection may have received the end already; this is cheaper than a timer.
+                // The connection may have received the end already. Polling again is cheaper than a
+                // timer.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -263,15 +264,15 @@ impl<D: Decode + Unpin> Stream for ReplyStream<'_, D> {
     }
 }
 
-/// Checks that the reply makes progress.
+/// A timer that expires without progress of the reply.
 struct Clock {
     between: Duration,
     limit: Duration,
-    /// The reply is complete: a timeout is no error.
+    /// `true` once the reply is complete. A timeout is then no error.
     complete: bool,
     last: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
-    /// The waker that `sleep` holds.
+    /// The waker that `sleep` will wake.
     waits: Option<Waker>,
 }
 
@@ -295,8 +296,8 @@ impl Clock {
         (self.sleep, self.waits) = waits;
     }
 
-    /// Restarts the limit: the server has sent something, if only a ping or a comment, so it works.
-    /// After a complete reply nothing more is awaited.
+    /// Restarts the limit, because the server works: it has sent something, if only a ping or a
+    /// comment. Does nothing after a complete reply.
     fn receive(&mut self) {
         if !self.complete {
             self.last = Some(Instant::now());
@@ -308,12 +309,12 @@ impl Clock {
         self.limit = if self.complete { self.between.min(DRAIN_TIMEOUT) } else { self.between };
     }
 
-    /// Is ready when nothing has happened for the limit. The timer is reset when it fires, not with
+    /// Polls until nothing has happened for the limit. The timer is reset when it fires, not with
     /// each event.
     fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let until = *self.last.get_or_insert_with(Instant::now) + self.limit.min(MAX_TIMEOUT);
-        // The timer fires early, because most replies end before it would have to be reset, which
-        // wakes a thread.
+        // The timer fires early, because a reset wakes a thread and most replies end before they
+        // need one.
         let early = || until.min(Instant::now() + DRAIN_TIMEOUT);
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(early())));
         if sleep.deadline() > until {

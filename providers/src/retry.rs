@@ -1,4 +1,4 @@
-//! `Retry`: asks again when a request failed in a way that may pass.
+//! [`Retry`]: asks again when a request failed in a way that may pass.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -15,17 +15,16 @@ use crate::emitted::Emitted;
 use crate::endpoint::cut_short;
 use crate::retry_rule::{Delays, RetryRule};
 
-/// Wraps a model and retries requests after a
-/// [retryable](loopwright_core::model::ModelError::is_retryable) error: a rate limit, an
-/// overloaded or failing server, a broken connection, a timeout, or a response that could not be
-/// understood.
+/// A model whose requests are retried after a
+/// [retryable](loopwright_core::model::ModelError::is_retryable) error: a rate limit, an overloaded
+/// or failing server, a broken connection, a timeout, or a response that could not be understood.
 ///
-/// What the provider says in the header `x-should-retry` takes precedence. A wrong key, an
-/// exhausted quota, a missing payment, a refused request and an error inside a stream with an
-/// unknown code are final. So is a reply that the model wrote badly
-/// ([`ModelErrorKind::Malformed`](loopwright_core::model::ModelErrorKind::Malformed)):
-/// [`RetryMalformedCalls`](crate::RetryMalformedCalls) handles only that, so the attempts of the
-/// two do not multiply.
+/// The provider's header `x-should-retry` takes precedence. A wrong key, an exhausted quota, a
+/// missing payment, a refused request and an error inside a stream with an unknown code are final.
+/// A malformed reply of the model
+/// ([`ModelErrorKind::Malformed`](loopwright_core::model::ModelErrorKind::Malformed)) is final too.
+/// Only [`RetryMalformedCalls`](crate::RetryMalformedCalls) handles it, so the attempts of the two
+/// do not multiply.
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,13 +34,13 @@ use crate::retry_rule::{Delays, RetryRule};
 /// let model = Retry::new(Offline::new()).attempts(5).max_delay(Duration::from_secs(20));
 /// ```
 ///
-/// The delay before the second attempt is random, from half of [`Retry::base_delay`] to all of it;
-/// before each further attempt both bounds double, until [`Retry::max_delay`]. A wait that the
-/// provider requests is added to the delay, up to the same maximum; if the provider requests a
-/// longer one, the error is returned at once.
+/// The delay before the second attempt is random, between half of [`Retry::base_delay`] and all of
+/// it. Both bounds double before each further attempt, until [`Retry::max_delay`]. A wait that the
+/// provider requests is added to the delay, up to the same maximum. If the provider requests a
+/// longer wait, the error is returned at once.
 ///
 /// An attempt that had begun to stream is [withdrawn](ModelEvent::Withdrawn) at once, and
-/// [`ModelEvent::Retry`] says how long the delay is and why.
+/// [`ModelEvent::Retry`] contains the delay and the reason.
 #[derive(Debug)]
 pub struct Retry<M> {
     model: M,
@@ -67,8 +66,8 @@ impl<M: ChatModel> Retry<M> {
         self
     }
 
-    /// Sets the maximum delay before any attempt, also if the provider requests to wait. Defaults
-    /// to [`MAX_RETRY_DELAY`](crate::MAX_RETRY_DELAY).
+    /// Sets the maximum delay before any attempt, even if the provider requests a longer wait.
+    /// Defaults to [`MAX_RETRY_DELAY`](crate::MAX_RETRY_DELAY).
     pub fn max_delay(mut self, delay: Duration) -> Self {
         self.rule.max_delay = delay;
         self
@@ -96,11 +95,11 @@ impl<M: ChatModel> ChatModel for Retry<M> {
 struct Attempts<'a, M> {
     retry: &'a Retry<M>,
     request: ChatRequest,
-    /// The number of the present attempt, from 1.
+    /// The number of the current attempt, from 1.
     number: u32,
     delays: Delays,
     emitted: Emitted,
-    /// Events to return first.
+    /// The events to return before the stream's.
     ready: VecDeque<ModelEvent>,
     state: State<'a>,
 }
@@ -174,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives out one scripted attempt after the other.
+    /// A model that returns one scripted attempt after another.
     struct Script(ModelInfo, Mutex<Vec<Vec<ModelEvent>>>);
 
     impl ChatModel for Script {

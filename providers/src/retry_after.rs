@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::header::HeaderMap;
 
-/// Returns the wait in the headers. `limited` says that a limit was reached: only then does the
-/// reset time, which many servers send with every response, mean a wait.
+/// Returns the wait in the headers. `limited` means that a limit was reached. Many servers send the
+/// reset time with every response, and only then is it a wait.
 pub(crate) fn in_headers(headers: &HeaderMap, now: SystemTime, limited: bool) -> Option<Duration> {
     let texts = |name| {
         headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok()).map(str::trim)
@@ -20,8 +20,8 @@ pub(crate) fn in_headers(headers: &HeaderMap, now: SystemTime, limited: bool) ->
         .or_else(|| if limited { renewal(headers, now) } else { None })
 }
 
-/// Returns the latest reset time of the exhausted limits. If no header says how much of a limit is
-/// left, it is the earliest reset time; a limit with something left is ignored.
+/// Returns the latest reset time of the exhausted limits. If no header states a remaining quota,
+/// returns the earliest reset time. Limits with a remaining quota are ignored.
 fn renewal(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let (mut used_up, mut unknown) = (None::<Duration>, None::<Duration>);
     for (name, value) in headers {
@@ -52,7 +52,7 @@ pub(crate) fn in_words(message: &str) -> Option<Duration> {
     waits.find_map(|(wait, _)| wait)
 }
 
-/// Parses a duration such as `45.8s`, `20ms` or `114h18m0s`; `None` if it is zero.
+/// Parses a duration such as `45.8s`, `20ms` or `114h18m0s`. Returns `None` if it is zero.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     match spans(text) {
         (wait, "") => wait,
@@ -81,7 +81,7 @@ fn seconds(number: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(number).ok().filter(|wait| !wait.is_zero())
 }
 
-/// Returns the sum of the durations at the start of `text`, and the rest.
+/// Returns the sum of the durations at the start of `text`, and the rest of the text.
 fn spans(text: &str) -> (Option<Duration>, &str) {
     let (mut sum, mut rest) = (0.0, text);
     while let Some((span, after)) = span(rest) {
@@ -91,7 +91,7 @@ fn spans(text: &str) -> (Option<Duration>, &str) {
     (seconds(sum), rest)
 }
 
-/// Parses a number with its unit; returns seconds and the rest.
+/// Parses a number with its unit. Returns the seconds, and the rest of the text.
 fn span(text: &str) -> Option<(f64, &str)> {
     let text = text.trim_start();
     let (number, after) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.')?);
@@ -148,8 +148,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the wait in these headers of a reached limit, in milliseconds, at eight in the
-    /// morning of 15 January 2027.
+    /// Returns the wait in these headers after a reached limit, in milliseconds, at 8:00 on 15
+    /// January 2027.
     fn wait(headers: &[(&'static str, &'static str)]) -> Option<u128> {
         let pair = |(name, value): &(&'static str, &'static str)| {
             (HeaderName::from_static(name), HeaderValue::from_static(value))

@@ -1,4 +1,4 @@
-//! `RetryMalformedCalls`: reports a malformed reply to the model and asks again.
+//! [`RetryMalformedCalls`]: reports a malformed reply to the model and asks again.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use loopwright_core::{ChatModel, Message};
 
 use crate::emitted::Emitted;
 
-/// Wraps a model and asks it again when the server could not use its reply
+/// A model that is asked again when the server could not use its reply
 /// ([`ModelErrorKind::Malformed`]), for example a call with invalid JSON. The model receives the
 /// error.
 ///
@@ -21,9 +21,9 @@ use crate::emitted::Emitted;
 ///
 /// The streamed part is [withdrawn](ModelEvent::Withdrawn). The message that asks again is part of
 /// that one request only, not of the conversation. After the last attempt the error is returned.
-/// Other errors are returned at once, including [`ModelErrorKind::Protocol`], which the model does
-/// not cause: use [`Retry`](crate::Retry) around this wrapper for those. It does not retry errors
-/// that this wrapper has handled.
+/// Other errors are returned at once. They include [`ModelErrorKind::Protocol`], which the model
+/// does not cause. For those, put [`Retry`](crate::Retry) around this wrapper. It does not retry
+/// errors that this wrapper has handled.
 #[derive(Debug, Clone)]
 pub struct RetryMalformedCalls<M> {
     model: M,
@@ -90,7 +90,7 @@ struct Attempt<'a> {
     emitted: Emitted,
 }
 
-/// Returns the request with a message about the error in its reply.
+/// Returns the request, plus a message about the error in the reply.
 fn with_correction(request: &ChatRequest, error: &ModelError) -> ChatRequest {
     let correction = format!(
         "Your last reply could not be used and was thrown away. {error} Write it again: call \

@@ -1,19 +1,19 @@
-//! How often a request is sent again, and after which delays.
+//! The number of attempts of a request, and the delays between them.
 
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use loopwright_core::model::ModelError;
 
-/// Is the default of [`Retry::attempts`](crate::Retry::attempts).
+/// Default of [`Retry::attempts`](crate::Retry::attempts).
 pub const MAX_ATTEMPTS: u32 = 10;
-/// Is the default of [`Retry::max_delay`](crate::Retry::max_delay).
+/// Default of [`Retry::max_delay`](crate::Retry::max_delay).
 pub const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The delays of one request, one before each further attempt.
 pub(crate) type Delays = <ExponentialBuilder as BackoffBuilder>::Backoff;
 
-/// The number of attempts and the bounds of the delays between them.
+/// The number of attempts, and the bounds of the delays between them.
 #[derive(Debug, Clone)]
 pub(crate) struct RetryRule {
     /// The maximum number of attempts, including the first.
@@ -22,7 +22,7 @@ pub(crate) struct RetryRule {
     pub(crate) base: Duration,
     /// The maximum delay before any attempt.
     pub(crate) max_delay: Duration,
-    /// Makes the delays reproducible.
+    /// The seed of reproducible delays; `None` for random ones.
     pub(crate) seed: Option<u64>,
 }
 
@@ -40,7 +40,7 @@ impl Default for RetryRule {
 impl RetryRule {
     /// Returns the delays of a request, one before each further attempt.
     pub(crate) fn delays(&self) -> Delays {
-        // backon adds as much as the delay itself, so half of it makes ours the maximum.
+        // backon adds up to the delay itself as jitter. Halving it makes ours the maximum.
         let backoff = ExponentialBuilder::new()
             .with_min_delay(self.base.min(self.max_delay) / 2)
             .with_max_delay(self.max_delay / 2)
@@ -49,7 +49,7 @@ impl RetryRule {
         self.seed.map_or(backoff, |seed| backoff.with_jitter_seed(seed)).build()
     }
 
-    /// Returns how long to wait after this error, or `None` to give up.
+    /// Returns the wait after this error, or `None` to give up.
     pub(crate) fn delay(&self, delays: &mut Delays, error: &ModelError) -> Option<Duration> {
         let wait = error.retry_after.unwrap_or_default();
         if !error.is_retryable() || wait > self.max_delay {

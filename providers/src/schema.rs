@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-/// Returns the instruction for an answer that matches `schema`, for models without an output
-/// schema.
+/// Returns the instruction for an answer that matches `schema`, for models without a schema field.
 pub(crate) fn in_words(schema: &Value) -> String {
     format!(
         "Give your final answer as one JSON value that fits this JSON Schema, with nothing \
@@ -57,9 +56,9 @@ const UNSUPPORTED: &[&str] = &[
     "then",
 ];
 
-/// Returns the schema in the form that a grammar can express: objects have no properties besides
-/// the listed ones, and constraints are removed. Returns `None` if that would change its meaning,
-/// as for maps and recursive types.
+/// Returns the schema in a form that a grammar can express: objects have only the listed
+/// properties, and constraints are removed. Returns `None` if that would change its meaning, as for
+/// maps and recursive types.
 pub(crate) fn closed(schema: &Value) -> Option<Value> {
     let schema = close(schema)?;
     (!contains_itself(&schema)).then_some(schema)
@@ -102,10 +101,10 @@ fn close(schema: &Value) -> Option<Value> {
     Some(Value::Object(closed))
 }
 
-/// Returns whether following references leads back to a schema on the way, or nowhere. Each
-/// reference is followed once, without recursion: chains of them can be long.
+/// Returns whether a reference leads back to a schema on its own path, or nowhere. Each reference
+/// is followed once, without recursion, because chains can be long.
 fn contains_itself(root: &Value) -> bool {
-    // The references that were entered, and whether they have been left.
+    // The references that were entered; `true` once they have been left.
     let mut left: BTreeMap<&str, bool> = BTreeMap::new();
     let mut path = vec![("", references(root))];
     while let Some((name, inner)) = path.last_mut() {
@@ -130,7 +129,7 @@ fn contains_itself(root: &Value) -> bool {
     false
 }
 
-/// Returns the references in a schema, without those in its definitions.
+/// Returns the references in a schema, except in its definitions.
 fn references(schema: &Value) -> Vec<&str> {
     let (mut open, mut found) = (vec![schema], Vec::new());
     while let Some(value) = open.pop() {

@@ -2,25 +2,25 @@
 //!
 //! An event that is complete within one chunk is returned as slices of that chunk. Only the
 //! unfinished part of a chunk is copied, and each byte is inspected once. [`SseParser::flush`]
-//! returns events that violate the specification, as many servers send them.
+//! returns events that violate the specification, because many servers send such events.
 
 use std::mem::take;
 
 use memchr::{memchr, memchr2};
 
-/// Holds one event of a stream. Its bytes are whole lines as received, so no character is cut.
+/// One event of a stream. Its bytes are whole lines as received, so no character is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SseEvent<'a> {
-    /// Holds the `event` field; empty if there is none (the specification's `message`).
+    /// `event` field; empty if there is none (the specification's `message`).
     pub event: &'a [u8],
-    /// Holds the `data` lines, joined by line feeds.
+    /// `data` lines, joined by line feeds.
     pub data: &'a [u8],
 }
 
-/// Splits a stream into events.
+/// A parser that splits a stream into events.
 ///
-/// At the end of a stream the specification drops an event that lacks its blank line. Many servers
-/// end their streams like that: [`flush`](SseParser::flush) returns such an event.
+/// At the end of a stream, the specification drops an event without its blank line. Many servers
+/// end their streams like that, so [`flush`](SseParser::flush) returns such an event.
 ///
 /// ```
 /// use loopwright_providers::SseParser;
@@ -39,11 +39,11 @@ pub struct SseParser {
     event: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
-    /// The lines since one that starts like JSON and not like a field of an event.
+    /// The lines from the first that starts like JSON and not like a field of an event.
     bare: Vec<u8>,
-    /// The last line ended with CR: a LF that follows belongs to it.
+    /// `true` if the last line ended with CR. A following LF belongs to it.
     after_cr: bool,
-    /// The first line, which may start with a byte order mark, has been parsed.
+    /// `true` once the first line, which may start with a byte order mark, has been parsed.
     past_first_line: bool,
 }
 
@@ -60,7 +60,7 @@ impl SseParser {
         Self::default()
     }
 
-    /// Parses the next bytes and passes the events that they complete to `on`.
+    /// Parses the next bytes, and passes the events that they complete to `on`.
     pub fn push(&mut self, chunk: &[u8], mut on: impl FnMut(SseEvent<'_>)) {
         let mut rest = chunk;
         let mut here = InChunk::default();
@@ -91,8 +91,8 @@ impl SseParser {
         self.keep(&mut here);
     }
 
-    /// Ends the stream and passes to `on` what the specification drops: an event without its blank
-    /// line, and JSON outside of any event, as one event from the line where it starts.
+    /// Ends the stream, and passes to `on` whatever the specification drops: an event without its
+    /// blank line, and JSON outside any event, as one event from the line where it starts.
     pub fn flush(&mut self, mut on: impl FnMut(SseEvent<'_>)) {
         let line = take(&mut self.line);
         let mut own = InChunk::default();
@@ -105,7 +105,7 @@ impl SseParser {
         }
     }
 
-    /// Returns whether there is JSON outside of any event.
+    /// Returns whether the stream has JSON outside any event.
     pub fn is_bare(&self) -> bool {
         !self.bare.is_empty()
     }

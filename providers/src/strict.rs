@@ -1,7 +1,7 @@
-//! Conversion of a tool's schema to the subset that OpenAI's strict mode accepts: a grammar then
-//! forces the arguments to match it.
+//! Conversion of a tool's schema to the subset of OpenAI's strict mode, in which a grammar forces
+//! the arguments to match it.
 //!
-//! Every property is required; an optional one may be null instead, which the engine treats as
+//! Every property is required. An optional one may be null instead, which the engine treats as
 //! absent. A schema that a server might refuse has no strict form. The limits are the lowest known
 //! ones: Azure's, and OpenAI's at launch.
 
@@ -11,19 +11,19 @@ use crate::schema::UNCHECKED;
 
 /// The maximum nesting depth of objects, arrays and choices.
 const MAX_DEPTH: usize = 5;
-/// The maximum number of schemas in it, properties included.
+/// The maximum number of schemas in a schema, including properties.
 const MAX_SCHEMAS: usize = 100;
-/// The maximum number of values in all its `enum`s.
+/// The maximum number of values in all `enum`s of a schema.
 const MAX_ENUM_VALUES: usize = 500;
-/// The maximum length of all names and `enum` values together.
+/// The maximum total length of all names and `enum` values.
 const MAX_NAME_BYTES: usize = 15_000;
-/// The maximum number of references that lead to a reference.
+/// The maximum length of a chain of references.
 const MAX_REFERENCE_HOPS: usize = 8;
 
 /// Keywords that do not constrain a value. References are replaced by their targets.
 const ANNOTATIONS: &[&str] = &["$defs", "$schema", "definitions", "description", "title"];
 
-/// Returns the strict form of a tool's schema, or `None` if there is none.
+/// Returns the strict form of a tool's schema, or `None` if it has none.
 pub(crate) fn strict_parameters(schema: &Value) -> Option<Value> {
     let mut budget = Budget {
         root: schema,
@@ -34,7 +34,7 @@ pub(crate) fn strict_parameters(schema: &Value) -> Option<Value> {
     budget.schema(schema, 0).filter(|strict| strict["type"] == "object")
 }
 
-/// The remaining limits of a schema.
+/// The remaining limits while a schema is converted.
 struct Budget<'a> {
     root: &'a Value,
     schemas: usize,
@@ -61,7 +61,7 @@ impl<'a> Budget<'a> {
         Some(strict)
     }
 
-    /// Follows references, and returns the first description on the way.
+    /// Follows references. Returns the target and the first description on the way.
     fn resolve(&self, schema: &'a Value) -> Option<(&'a Map<String, Value>, Option<&'a Value>)> {
         let (mut fields, mut own_description) = (schema.as_object()?, None);
         for _ in 0..MAX_REFERENCE_HOPS {
@@ -75,8 +75,8 @@ impl<'a> Budget<'a> {
         None
     }
 
-    /// Converts a choice. At most one branch is an object or an array, because objects in it must
-    /// not start with the same property.
+    /// Converts a choice. At most one branch may be an object or an array, because objects in a
+    /// choice must not start with the same property.
     fn choice(&mut self, branches: &'a Value, depth: usize) -> Option<Value> {
         let depth = nested(depth)?;
         let branches: Vec<Value> = branches
@@ -182,7 +182,7 @@ impl<'a> Budget<'a> {
             }
             strict.push(value);
         }
-        // If null is one of the types, it must be among the values, once.
+        // If null is one of the types, it must appear once among the values.
         let nulls = values.len() - strict.len();
         (!strict.is_empty() && nulls == usize::from(nullable))
             .then(|| json!({"type": kind, "enum": strict}))
@@ -210,8 +210,8 @@ fn checked(fields: &Map<String, Value>, known: &[&str]) -> Option<()> {
     only(fields, &[known, UNCHECKED].concat())
 }
 
-/// Returns the description, with the constraints added as text, because not every server accepts
-/// the keywords.
+/// Returns the description with the constraints added as text, because not every server accepts the
+/// keywords.
 fn description(fields: &Map<String, Value>, own_description: Option<&Value>) -> Option<String> {
     let own_description = own_description.map_or(Some(""), Value::as_str)?;
     let constraints =
@@ -237,7 +237,7 @@ fn takes_null(strict: &Value) -> bool {
         || branches.into_iter().any(takes_null)
 }
 
-/// Returns a schema that also accepts null. A description moves to the outer schema.
+/// Returns a schema that also accepts null. The description moves to the outer schema.
 fn or_null(mut strict: Value) -> Option<Value> {
     let null_schema = json!({"type": "null"});
     let fields = strict.as_object_mut()?;

@@ -1,4 +1,4 @@
-//! Tool calls that a model writes as text, as small local models do if the server's template does
+//! Tool calls that a model writes as text. Small local models do so if the server's template does
 //! not parse them.
 
 use std::collections::BTreeSet;
@@ -10,12 +10,12 @@ const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";
 
 /// Returns a hook for [`on_text_part`](loopwright_core::AgentBuilder::on_text_part) that turns
-/// calls written as text into calls: JSON with the name of one of these `tools` and its arguments,
-/// alone or between `<tool_call>` tags.
+/// calls written as text into calls. Such a call is JSON with the name of one of these `tools` and
+/// its arguments, alone or between `<tool_call>` tags.
 ///
-/// Text that is not such JSON, or names another tool, stays text. A possible call is held back
-/// until the text is complete, so a model that answers in JSON does not stream. Use it only for
-/// models that need it.
+/// Other text stays text, as does JSON with the name of another tool. A possible call is held back
+/// until the text is complete, so a model that answers in JSON does not stream. Use the hook only
+/// for models that need it.
 ///
 /// ```
 /// use loopwright_core::GenericAgent;
@@ -45,7 +45,7 @@ pub fn parse_text_tool_calls<S: Into<String>>(
     }
 }
 
-/// Returns whether the text contains a possible call, or ends with the start of one.
+/// Returns whether the text contains a possible call, or ends with the start of a call.
 fn may_call(text: &str) -> bool {
     let begins = |at: usize| text.ends_with(&OPEN[..at]);
     let start = text.trim_start();
@@ -80,7 +80,7 @@ fn unfenced(text: &str) -> &str {
     inner.map_or(text, |inner| inner.strip_prefix("json").unwrap_or(inner).trim())
 }
 
-/// Parses one call or a list of calls; `None` if there is anything else.
+/// Parses one call or a list of calls. Returns `None` for anything else.
 fn calls_of(json: &str, tools: &BTreeSet<String>) -> Option<Vec<(String, String)>> {
     match serde_json::from_str(json).ok()? {
         Value::Object(call) => Some(vec![call_of(&call, tools)?]),

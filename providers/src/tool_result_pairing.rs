@@ -1,8 +1,8 @@
-//! Pairing of calls and results: strict servers refuse a call without a result and a result without
-//! a call.
+//! Pairing of calls and results: strict servers refuse a call without a result, and a result
+//! without a call.
 //!
-//! The engine keeps them paired; a hook that prunes or reorders a conversation may not, and neither
-//! may an imported one.
+//! The engine keeps them paired. Hooks that prune or reorder a conversation may not, nor may
+//! imported conversations.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use loopwright_core::Message;
 use loopwright_core::message::{Content, MessageId, ResultStatus, ToolCall, ToolResult};
 
-/// The result of a call that has none.
+/// The result of a call without a result.
 const NO_RESULT: &str = "No result of this call was kept.";
 
 /// Returns the conversation with exactly one result for each call, directly after its message and
-/// in order. A result without a call is removed; a call without a result gets an error result. Most
+/// in order. Removes results without a call, and adds an error result to calls without one. Most
 /// conversations are unchanged.
 pub(crate) fn pair_tool_results(messages: &[Arc<Message>]) -> Cow<'_, [Arc<Message>]> {
     if has_paired_results(messages) {

@@ -1,6 +1,6 @@
-//! The HTTP clients: hyper for local servers, reqwest for TLS and proxies.
+//! HTTP clients: hyper for local servers, reqwest for TLS and proxies.
 //!
-//! No other module depends on which of the two carries a request.
+//! No other module depends on the client that carries a request.
 
 use std::error::Error;
 use std::io;
@@ -24,9 +24,9 @@ use reqwest::{Proxy, Url, redirect};
 use crate::address_filter::{AddressFilter, AddressRefused};
 
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
-/// How long an idle connection stays open.
+/// The maximum time that an idle connection stays open.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// Whether this build can reach `https://` addresses.
+/// `true` if this build can reach `https://` addresses.
 const HAS_TLS: bool = cfg!(any(
     feature = "rustls-ring",
     feature = "rustls-aws-lc",
@@ -38,7 +38,7 @@ const HAS_TLS: bool = cfg!(any(
 #[derive(Debug, Clone)]
 pub(crate) struct Address {
     pub(crate) url: Url,
-    /// The same address in hyper's type.
+    /// The same address, in hyper's type.
     uri: Uri,
     route: Route,
 }
@@ -51,14 +51,14 @@ impl Address {
     }
 }
 
-/// The three ways to reach a server; each has its own client.
+/// The ways to reach a server. Each has its own client.
 #[derive(Debug, Clone, Copy)]
 enum Route {
     /// `http://` on this machine: no certificates, no proxy.
     Local,
     /// `http://` on another machine: no certificates.
     Plain,
-    /// `https://`.
+    /// `https://` on any machine.
     Tls,
 }
 
@@ -74,7 +74,7 @@ impl Route {
     }
 }
 
-/// Sends requests over pooled connections. Clones share the connections.
+/// A pool of connections, and the clients that use it. Clones share it.
 ///
 /// A client is built when its route is first used, so a program that only talks to plain `http://`
 /// reads no certificates.
@@ -91,13 +91,13 @@ impl Transport {
         Transport { connect_timeout, proxy: None, filter: None, clients: Arc::default() }
     }
 
-    /// Returns the same transport with new connections through `proxy`.
+    /// Returns the same transport, with new connections through `proxy`.
     pub(crate) fn with_proxy(self, proxy: Proxy) -> Self {
         Transport { proxy: Some(proxy), clients: Arc::default(), ..self }
     }
 
-    /// Returns the same transport with new connections, to addresses that `filter` allows and
-    /// without a proxy.
+    /// Returns the same transport, with new connections, without a proxy, and only to addresses
+    /// that `filter` allows.
     pub(crate) fn with_filter(self, filter: AddressFilter) -> Self {
         Transport { proxy: None, filter: Some(filter), clients: Arc::default(), ..self }
     }
@@ -150,11 +150,11 @@ impl Transport {
     }
 }
 
-/// The client of one route.
+/// A client for one route.
 #[derive(Debug)]
 enum Client {
-    /// For this machine, where reqwest's redirect and proxy handling would be a seventh of a short
-    /// turn's work.
+    /// For this machine, where reqwest's handling of redirects and proxies would be a seventh of a
+    /// short turn's work.
     Hyper(Box<HyperClient<HttpConnector, Full<Bytes>>>),
     Reqwest(reqwest::Client),
 }
@@ -173,8 +173,8 @@ impl Client {
         }
     }
 
-    /// Builds a client that connects to addresses that `filter` allows. A proxy would resolve names
-    /// itself, so there is none.
+    /// Builds a client that only connects to addresses that `filter` allows. It uses no proxy,
+    /// which would resolve names itself.
     fn filtered(
         route: Route,
         connect_timeout: Duration,
@@ -211,9 +211,9 @@ impl Client {
     }
 }
 
-/// Gives rustls a crypto provider, without which reqwest panics.
+/// Installs a crypto provider for rustls, without which reqwest panics.
 fn ensure_crypto_provider() -> Result<(), TransportError> {
-    // Fails if the program has installed a provider, which is then the one in use.
+    // Fails if the program has installed a provider, which is then used.
     #[cfg(feature = "rustls-ring")]
     let _ = rustls::crypto::ring::default_provider().install_default();
     #[cfg(all(
@@ -259,7 +259,7 @@ pub(crate) enum ResponseBody {
 }
 
 impl ResponseBody {
-    /// Polls for the next bytes; `None` at the end.
+    /// Polls for the next bytes. Returns `None` at the end.
     pub(crate) fn poll_chunk(
         &mut self,
         cx: &mut Context<'_>,
@@ -280,17 +280,17 @@ impl ResponseBody {
         }
     }
 
-    /// Returns the next bytes; `None` at the end.
+    /// Returns the next bytes, or `None` at the end.
     pub(crate) async fn chunk(&mut self) -> Option<Result<Bytes, TransportError>> {
         std::future::poll_fn(|cx| self.poll_chunk(cx)).await
     }
 }
 
-/// Why there is no response, or no more of it.
+/// The reason for a missing or incomplete response.
 #[derive(Debug)]
 pub(crate) struct TransportError {
     pub(crate) kind: TransportErrorKind,
-    /// The root cause, in that library's words.
+    /// The root cause, in the words of the HTTP library.
     pub(crate) root: String,
 }
 
@@ -301,11 +301,11 @@ pub(crate) enum TransportErrorKind {
     Connect,
     /// A time limit expired.
     Timeout,
-    /// The request cannot be sent as it is.
+    /// The request is invalid and cannot be sent.
     Request,
     /// The IP address is not allowed.
     Refused,
-    /// There is no TLS back end, or it has no crypto provider.
+    /// There is no TLS backend, or it has no crypto provider.
     NoTls,
     /// The connection broke.
     Stream,

@@ -1,4 +1,4 @@
-//! The messages of formats whose roles must alternate: consecutive messages of one role are joined.
+//! Messages of formats whose roles must alternate: consecutive messages of one role are joined.
 
 use std::borrow::Cow;
 
@@ -7,20 +7,19 @@ use loopwright_core::model::ChatRequest;
 
 use crate::tool_result_pairing::pair_tool_results;
 
-/// The names that a format uses.
+/// Names that a format uses.
 pub(crate) struct Names {
     /// The role of the model.
     pub(crate) model: &'static str,
-    /// The field with the parts of a message.
+    /// The field for the parts of a message.
     pub(crate) parts: &'static str,
-    /// The part of a user message that is inserted before a conversation that starts with the
-    /// model.
+    /// The part of the user message that precedes a conversation which starts with the model.
     pub(crate) first: &'static str,
 }
 
 /// Writes the conversation. `encode` returns the parts of one message, separated by commas, or an
-/// empty string. Returns the end of the last part of each of the last two user messages: the offset
-/// of its last byte.
+/// empty string. Returns the ends of the last two user messages: the offset of the last byte of
+/// their last part.
 pub(crate) fn write_turns(
     body: &mut Vec<u8>,
     request: &ChatRequest,

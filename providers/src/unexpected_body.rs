@@ -1,4 +1,4 @@
-//! Bodies that are neither a reply nor an error of the API: web pages, and compressed data.
+//! Bodies that are neither a reply nor an error of the API: web pages and compressed data.
 
 use hyper::header::{CONTENT_ENCODING, HeaderMap};
 
@@ -15,7 +15,7 @@ pub(crate) enum UnexpectedBody {
 }
 
 impl UnexpectedBody {
-    /// Recognises the body by the headers of its response.
+    /// Recognises the body by the response headers.
     pub(crate) fn of_headers(headers: &HeaderMap) -> Option<UnexpectedBody> {
         let encoding = headers.get(CONTENT_ENCODING)?.to_str().ok()?.trim().to_lowercase();
         let is_plain = matches!(&*encoding, "" | "identity");
@@ -24,7 +24,7 @@ impl UnexpectedBody {
 
     /// Recognises the body by its first bytes, which are not blank.
     ///
-    /// The content type is not decisive: some servers send event streams as `text/html`.
+    /// The content type does not decide: some servers send event streams as `text/html`.
     pub(crate) fn of_start(start: &[u8]) -> Option<UnexpectedBody> {
         match start {
             [] => None,

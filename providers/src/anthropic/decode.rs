@@ -1,4 +1,4 @@
-//! Decoding of a Messages stream into model events.
+//! Decoder of a Messages stream into model events.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -18,46 +18,45 @@ use crate::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
 use crate::failure::Failure;
 use crate::json::replace_lone_surrogates;
 
-/// Reads one Messages stream.
+/// A decoder of one Messages stream.
 ///
 /// The provider's own tools, their results and compactions are not part of the reply. A second
-/// `message_start` withdraws the first; blocks that it contains come before those of the stream,
-/// unless the stream repeats them. Whether the model wants tools follows from the calls, not from
-/// the `stop_reason`. A turn that the provider paused continues with [`Decode::resume`], or else
-/// ends.
+/// `message_start` withdraws the first. Its blocks come before the stream's, unless the stream
+/// repeats them. The calls decide whether the model wants tools, not the `stop_reason`. A turn that
+/// the provider paused continues with [`Decode::resume`], or else ends.
 #[derive(Debug)]
 pub struct Decoder {
     writer: EventWriter,
     frame: EventTemplate,
-    /// The index of the block in the frame.
+    /// The index of the block whose deltas `frame` matches.
     framed: u64,
     open: Vec<OpenBlock>,
     /// The blocks of the `message_start`, as JSON, until it is known that no event repeats them.
     held: Vec<String>,
     calls: bool,
-    /// The raw blocks, for a turn that is paused.
+    /// The raw blocks, to continue a paused turn.
     transcript: Transcript,
-    /// The turn is paused.
+    /// `true` once the provider has paused the turn.
     paused: bool,
-    /// The turn continues after a pause: the next `message_start` withdraws nothing.
+    /// `true` after a pause: the next `message_start` withdraws nothing.
     continues: bool,
     stop: String,
     counts: Counts,
-    /// The usage before a pause.
+    /// The usage before the pause.
     used: Usage,
-    /// The tokens of the largest request before a pause.
+    /// The tokens of the largest request before the pause.
     max_total: u64,
 }
 
 /// An open block.
 #[derive(Debug)]
 struct OpenBlock {
-    /// Its index in the stream, which also counts blocks that are not part of the reply.
+    /// The index in the stream, which also counts blocks that are not part of the reply.
     index: u64,
-    /// Its index in the reply.
+    /// The index in the reply.
     block: u32,
     signature: String,
-    /// The arguments of a call in its start event; used if no deltas follow.
+    /// The arguments in the call's start event; used if no deltas follow.
     input: Option<String>,
 }
 
@@ -106,7 +105,7 @@ fn read(data: &str) -> Result<(Event<'_>, Option<Delta<'_>>), serde_json::Error>
 }
 
 impl Decoder {
-    /// Returns a decoder for one reply from this endpoint.
+    /// Returns a decoder for one reply from `endpoint`.
     pub fn new(endpoint: impl Into<Arc<Endpoint>>) -> Self {
         Decoder {
             writer: EventWriter::new(endpoint.into()),
@@ -125,8 +124,8 @@ impl Decoder {
         }
     }
 
-    /// Handles an event that differs from an earlier one only in its delta. Returns false for
-    /// others.
+    /// Handles an event that differs from an earlier one only in its delta. Returns `false` for
+    /// other events.
     fn add_framed(&mut self, data: &str, out: &mut Events) -> bool {
         let delta: Option<Delta<'_>> = self.frame.read(data);
         if let Some(delta) = &delta {
@@ -205,7 +204,7 @@ impl Decoder {
         }
     }
 
-    /// Starts the message; withdraws an earlier one, unless the turn continues.
+    /// Starts the message. Withdraws an earlier one, unless the turn continues.
     fn begin(&mut self, content: Option<&RawValue>, out: &mut Events) {
         self.open.clear();
         self.transcript.clear();

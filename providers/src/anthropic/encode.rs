@@ -1,7 +1,7 @@
-//! Encoding: a request, made the body of a Messages request.
+//! Encoder of a request into the body of a Messages request.
 //!
-//! Each message's blocks are made once and then copied. Roles must alternate, so messages of one
-//! role in a row become one.
+//! Each message's blocks are encoded once and then copied. Roles must alternate, so consecutive
+//! messages of one role are joined.
 
 use loopwright_core::Message;
 use loopwright_core::message::{
@@ -91,7 +91,7 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     body
 }
 
-/// Returns the value of `tool_choice`; `None` if the model decides, or has no tools.
+/// Returns the value of `tool_choice`. Returns `None` if the model decides or has no tools.
 fn tool_choice(request: &ChatRequest, settings: &Settings, answer: &Answer) -> Option<Value> {
     let forces = settings.profile.forces;
     match &request.tool_choice {
@@ -118,8 +118,8 @@ fn system(request: &ChatRequest, cache: bool, answer: &Answer) -> Vec<Value> {
     blocks
 }
 
-/// Adds the messages: consecutive messages of one role are joined, the last two user messages are
-/// marked for the cache, and further instructions follow.
+/// Adds the messages and then the further instructions. Joins consecutive messages of one role, and
+/// marks the last two user messages for the cache.
 fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     let ends = write_turns(body, request, &NAMES, |message| {
         let (codec, own) =
@@ -153,14 +153,14 @@ fn forced_tool_instruction(request: &ChatRequest, settings: &Settings) -> Option
     }
 }
 
-/// Returns whether the thinking in the reply to `request` may be sent back: not if it is bound to
-/// an instruction that only this request has.
+/// Returns whether the thinking in the reply to `request` may be sent back. It may not if it is
+/// bound to an instruction that only this request has.
 pub(super) fn signs(request: &ChatRequest, settings: &Settings) -> bool {
     !settings.profile.binds || forced_tool_instruction(request, settings).is_none()
 }
 
-/// Encodes the blocks of one message, separated by commas. The result is empty for a message
-/// without content.
+/// Encodes the blocks of one message, separated by commas. The result is empty if the message has
+/// no content.
 fn encode_message(message: &Message, own: bool) -> Vec<u8> {
     match &message.body {
         MessageKind::User(user) => {
@@ -176,7 +176,7 @@ fn joined(blocks: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     blocks.collect::<Vec<_>>().join(&b',')
 }
 
-/// Encodes a text, an image or a document; `None` for blank text, which the API refuses.
+/// Encodes a text, an image or a document. Returns `None` for blank text, which the API refuses.
 fn content_block(part: &Content) -> Option<Value> {
     match part {
         Content::Text { text } => text_block(text),
@@ -197,7 +197,7 @@ fn text_block(text: &str) -> Option<Value> {
     (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}))
 }
 
-/// Encodes a reply. Thinking alone is no message.
+/// Encodes a reply. The result is empty if it has only thinking, which is not a message.
 fn assistant_blocks(reply: &AssistantMessage, own: bool) -> Vec<u8> {
     let says = |part: &ContentPart| match part {
         ContentPart::Text { text, .. } => !text.trim().is_empty(),
@@ -207,7 +207,7 @@ fn assistant_blocks(reply: &AssistantMessage, own: bool) -> Vec<u8> {
     if !reply.parts.iter().any(says) {
         return Vec::new();
     }
-    // Thinking is bound to what came before it, so none follows a block that is left out.
+    // Thinking is bound to what came before it, so it ends at the first omitted block.
     let mut whole = own;
     joined(reply.parts.iter().filter_map(|part| {
         let block = match part {
@@ -223,7 +223,7 @@ fn assistant_blocks(reply: &AssistantMessage, own: bool) -> Vec<u8> {
     }))
 }
 
-/// Encodes a call with unchanged arguments. If they are not an object, an error result explains it.
+/// Encodes a call with its arguments unchanged. If they are not an object, an error result follows.
 fn tool_use(call: &ToolCall) -> Vec<u8> {
     let arguments = call.arguments.trim();
     let mut block = br#"{"type":"tool_use""#.to_vec();

@@ -1,5 +1,5 @@
 //! A turn that the provider pauses while it runs its own tools, or after it has compacted the
-//! conversation: the blocks so far are sent back, and the turn continues.
+//! conversation. The blocks so far are sent back, and the turn continues.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::json::{bytes, put};
 /// The maximum number of continuations of one turn, to prevent a loop.
 const MAX_PAUSES: u32 = 16;
 
-/// All blocks of the turn as received, including the provider's own tools. The pause is reported at
-/// the end of the message, and then every block is sent back, so all are kept until then.
+/// All blocks of the turn as received, including the provider's own tools. Every block is kept,
+/// because the pause is reported only at the end of the message and then all are sent back.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
     /// The blocks before the last pause, as JSON separated by commas.
@@ -27,7 +27,7 @@ pub(super) struct Transcript {
 #[derive(Debug)]
 struct Block {
     index: u64,
-    /// The start event, parsed when it is needed.
+    /// The start event, parsed on demand.
     start: String,
     text: String,
     thinking: String,
@@ -37,7 +37,7 @@ struct Block {
 }
 
 impl Transcript {
-    /// Discards all blocks, when the message starts again.
+    /// Discards all blocks, because the message starts again.
     pub(super) fn clear(&mut self) {
         self.blocks.clear();
     }

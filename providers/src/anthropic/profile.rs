@@ -2,55 +2,55 @@
 
 use crate::codec::{self, KeyHeader};
 
-/// Configures the encoding of a request in this format.
+/// Settings for the encoding of a request in this format.
 pub type Settings = codec::Settings<Profile>;
 
-/// Describes how one model deviates. The default suits servers other than Anthropic's.
+/// Deviations of one model. The default suits servers other than Anthropic's.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Profile {
-    /// Names the header that carries the key.
+    /// Header that carries the key.
     pub key_header: KeyHeader,
-    /// Says how the amount of thinking is requested.
+    /// Form of the thinking level in a request.
     pub thinks: Thinks,
-    /// Holds the type of `thinking` that disables thinking; `None` if the model thinks only on
-    /// request, or always.
+    /// The `type` of `thinking` that disables thinking. `None` if the model thinks only on request,
+    /// or always.
     pub off: Option<&'static str>,
-    /// Says whether a tool call can be forced; otherwise text asks for it.
+    /// `true` if a tool call can be forced. Otherwise text asks for it.
     pub forces: bool,
-    /// Says whether thinking is bound to everything before it: the model refuses thinking whose
-    /// history has changed.
+    /// `true` if thinking is bound to everything before it: the model refuses thinking after a
+    /// changed history.
     pub binds: bool,
-    /// Says whether a temperature is accepted while the model does not think.
+    /// `true` if a temperature is accepted while the model does not think.
     pub temperature: bool,
-    /// Holds the output limit where neither the request nor the model has one; thinking is added to
+    /// Output limit if neither the request nor the model has one, in tokens. Thinking is added to
     /// it.
     pub max_tokens: u32,
-    /// Says whether to mark what the server should keep in its prompt cache.
+    /// `true` to mark content for the server's prompt cache.
     pub cache: bool,
-    /// Says how an output schema is sent.
+    /// Form of the output schema in a request.
     pub answers: Answers,
 }
 
-/// Describes how an output schema is sent.
+/// The form of the output schema in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Answers {
-    /// As a tool that the model must call with the answer; the call becomes the reply's text.
+    /// A tool that the model must call with the answer. The call becomes the reply's text.
     #[default]
     Tool,
-    /// As a schema, if a grammar can express it.
+    /// A schema, if a grammar can express it.
     Schema,
 }
 
-/// Describes how the amount of thinking is requested.
+/// The form of the thinking level in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Thinks {
-    /// As a number of tokens.
+    /// A number of tokens.
     #[default]
     Budget,
-    /// As an effort; the model decides how many tokens that takes.
+    /// An effort. The model decides how many tokens it takes.
     Effort,
 }
 
@@ -76,7 +76,7 @@ const HAIKU_5_5: Profile = Profile { binds: true, ..FROM_5 };
 const NEWEST: Profile = Profile { forces: false, binds: true, ..FROM_4_7 };
 const SONNET_5_5: Profile = Profile { off: Some("between_tools"), ..NEWEST };
 
-/// By the part of a model's name after `claude-`; the first match counts.
+/// Profiles by the part of a model's name after `claude-`. The first match counts.
 const PROFILES: &[(&str, Profile)] = &[
     ("3-opus", OLDEST),
     ("3-haiku", OLDEST),

@@ -1,4 +1,4 @@
-//! How a model is asked for an answer that matches a schema, with and without a field for it.
+//! Requests for an answer that matches a schema, with and without a field for it.
 
 use std::borrow::Cow;
 
@@ -10,22 +10,22 @@ use super::profile::Settings;
 use crate::answer_tool::{tool, with};
 use crate::schema::closed;
 
-/// How the answer is requested.
+/// The form of the request for an answer.
 #[derive(Debug, PartialEq)]
 pub(super) enum Answer {
-    /// Without a schema.
+    /// No schema.
     Free,
-    /// With a schema, which the server enforces.
+    /// A schema, which the server enforces.
     Schema(Value),
-    /// As a call of this tool.
+    /// A call of this tool.
     Tool(Value),
-    /// With the schema as text: the request forces a tool already, or the model cannot be forced to
-    /// call one, at all or because it thinks.
+    /// The schema as text. For requests that already force a tool, and for models that cannot be
+    /// forced to call one, either at all or while they think.
     Words,
 }
 
 impl Answer {
-    /// Returns how `request` asks for its answer with this model.
+    /// Returns the form in which `request` asks this model for its answer.
     pub(super) fn of(request: &ChatRequest, settings: &Settings, thinks: bool) -> Answer {
         let Some(output) = &request.output else {
             return Answer::Free;
@@ -44,7 +44,7 @@ impl Answer {
         tool(output, "input_schema").filter(|_| free && !thinks).map_or(Answer::Words, Answer::Tool)
     }
 
-    /// Returns the tools of the request, and the answer tool if there is one.
+    /// Returns the tools of the request, plus the answer tool if there is one.
     pub(super) fn beside<'a>(&self, tools: Option<Cow<'a, [u8]>>) -> Option<Cow<'a, [u8]>> {
         if let Answer::Tool(tool) = self { Some(with(tools, tool)) } else { tools }
     }

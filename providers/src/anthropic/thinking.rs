@@ -1,4 +1,4 @@
-//! The amount of thinking that a request asks for, as far as its other settings allow it.
+//! The amount of thinking that a request asks for, as far as its other settings allow.
 
 use loopwright_core::Message;
 use loopwright_core::message::{AssistantMessage, ContentPart, MessageKind};
@@ -27,9 +27,9 @@ pub(super) fn forces_tool(request: &ChatRequest) -> bool {
 }
 
 impl Thinking {
-    /// Returns what the request asks for, as far as the provider allows it: a forced tool excludes
-    /// thinking; with a budget, so does a turn that this model did not start with thinking. The
-    /// user's own option takes precedence if it asks for another kind of thinking.
+    /// Returns the requested amount of thinking, as far as the provider allows it. A forced tool
+    /// excludes thinking. With a budget, so does a turn that this model did not start with
+    /// thinking. The user's own option takes precedence if it asks for another kind of thinking.
     pub(super) fn of(request: &ChatRequest, settings: &Settings) -> Thinking {
         if settings.profile.forces && forces_tool(request) {
             return Thinking::Off;
@@ -68,7 +68,7 @@ impl Thinking {
         }
     }
 
-    /// Returns the type of the `thinking` field; empty for none.
+    /// Returns the `type` of the `thinking` field. An empty string stands for no field.
     fn kind(self) -> &'static str {
         match self {
             Thinking::Off => "",
@@ -87,7 +87,7 @@ impl Thinking {
         }
     }
 
-    /// Returns whether a temperature may be sent: no model accepts one while it thinks.
+    /// Returns whether a temperature may be sent. No model accepts one while it thinks.
     pub(super) fn takes_temperature(self, settings: &Settings) -> bool {
         self == Thinking::Off
             && settings.profile.temperature
@@ -106,8 +106,8 @@ impl Thinking {
     }
 }
 
-/// Returns whether the request continues a turn of calls and results that this model did not start
-/// with thinking.
+/// Returns whether the request continues a turn of calls and results that does not start with
+/// thinking of this model.
 fn continues_without_thinking(request: &ChatRequest, settings: &Settings) -> bool {
     let back = request.messages.iter().rev().filter(|message| message.is_for_model());
     let turn = back.take_while(|message| !matches!(message.body, MessageKind::User(_)));
@@ -118,9 +118,9 @@ fn continues_without_thinking(request: &ChatRequest, settings: &Settings) -> boo
     })
 }
 
-/// Returns whether a reply is sent with its thinking: only to the model that wrote it. The
-/// provider's own tools, which the user's options add, are not part of a reply, so thinking after
-/// their results has lost its history; so has thinking from before a compaction.
+/// Returns whether a reply is sent with its thinking. Only the model that wrote the reply gets it
+/// back. For a model that binds thinking, it is lost in two cases: the user's options add tools of
+/// the provider, whose results are not part of a reply, or the thinking is older than a compaction.
 pub(super) fn keeps_thinking(
     message: &Message,
     request: &ChatRequest,
@@ -134,8 +134,8 @@ pub(super) fn keeps_thinking(
     !lost && message.as_assistant().is_some_and(own)
 }
 
-/// Encodes a thinking block as received, or returns `None` without a signature, which the API
-/// requires.
+/// Encodes a thinking block as received. Returns `None` for a block without a signature, which the
+/// API requires.
 pub(super) fn thought(part: &ContentPart) -> Option<Value> {
     let ContentPart::Thinking { text, signature: Some(signature) } = part else {
         return None;

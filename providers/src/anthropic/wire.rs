@@ -1,4 +1,4 @@
-//! The events of a Messages stream, parsed leniently and without copies.
+//! Events of a Messages stream, parsed leniently and without copies.
 
 use loopwright_core::message::Usage;
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::lenient::{Count, Text};
 
-/// Starts the signature of a redacted thinking block; its data follows.
+/// Prefix of the signature of a redacted thinking block. The block's data follows.
 pub(super) const REDACTED: &str = "redacted:";
 
 /// One event of the stream, or a whole message.
@@ -26,7 +26,7 @@ pub(super) struct Event<'a> {
     pub(super) usage: Option<Box<RawUsage>>,
     #[serde(borrow, default)]
     pub(super) error: Option<&'a RawValue>,
-    /// The content of a server that does not stream.
+    /// The content, from a server that does not stream.
     #[serde(borrow, default)]
     pub(super) content: Option<Vec<Block<'a>>>,
     #[serde(borrow, default)]
@@ -34,7 +34,7 @@ pub(super) struct Event<'a> {
 }
 
 impl Event<'_> {
-    /// Returns whether the event holds nothing but a delta.
+    /// Returns whether the event contains only a delta.
     pub(super) fn is_delta(&self) -> bool {
         let silent = self.message.is_none() && self.usage.is_none() && self.error.is_none();
         silent
@@ -47,7 +47,7 @@ impl Event<'_> {
 /// The start of a message.
 #[derive(Deserialize)]
 pub(super) struct Start<'a> {
-    /// Blocks that are complete already.
+    /// The blocks that are already complete.
     #[serde(borrow, default)]
     pub(super) content: Option<&'a RawValue>,
     #[serde(default)]
@@ -95,7 +95,7 @@ pub(super) struct Delta<'a> {
     pub(super) stop_reason: Text<'a>,
 }
 
-/// Token counts so far, as reported; a missing field has not changed.
+/// The token counts so far, as reported. A missing field has not changed.
 #[derive(Deserialize, Default)]
 pub(super) struct RawUsage {
     #[serde(default)]
@@ -111,8 +111,8 @@ pub(super) struct RawUsage {
     #[serde(default)]
     output_tokens_details: Option<OutputDetails>,
     /// The requests that the provider made for the reply, if it made several: to compact the
-    /// conversation, or to ask an adviser or a second model. The other counts are those of the
-    /// reply itself, and each of these is charged.
+    /// conversation, or to ask an adviser or a second model. Each of them is charged. The other
+    /// counts cover only the reply itself.
     #[serde(default)]
     iterations: Option<Vec<RawUsage>>,
 }
@@ -155,11 +155,11 @@ impl RawUsage {
 /// The counts of a message so far.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Counts {
-    /// Those of the reply itself.
+    /// The counts of the reply itself.
     reply: Usage,
     /// The sum of all requests, if the provider made several.
     all: Usage,
-    /// The tokens of the one with the most.
+    /// The tokens of the largest request.
     max_total: u64,
 }
 
@@ -178,7 +178,7 @@ impl Counts {
         }
     }
 
-    /// Returns the tokens of all requests, and no less than those of the reply.
+    /// Returns the tokens of all requests, and at least the reply's own.
     pub(super) fn usage(&self) -> Usage {
         let Counts { reply, all, .. } = self;
         let usage = Usage::new(all.input.max(reply.input), all.output.max(reply.output))

@@ -1,4 +1,4 @@
-//! Tests of the choice of a model.
+//! Tests of the selection of a model.
 
 use super::*;
 

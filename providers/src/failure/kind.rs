@@ -5,8 +5,8 @@ use loopwright_core::model::ModelErrorKind;
 use super::Failure;
 
 impl Failure {
-    /// Returns the kind of error. The codes and the message decide where the status is ambiguous,
-    /// and where there is none: an error inside a stream.
+    /// Returns the kind of error. Codes and message decide if the status is ambiguous, or missing
+    /// because the error came inside a stream.
     pub(crate) fn kind(&self) -> ModelErrorKind {
         use ModelErrorKind::*;
         let message = self.message.to_lowercase();
@@ -44,10 +44,10 @@ impl Failure {
             None if coded(REFUSED_CODES) => InvalidRequest,
             None if coded(TIMEOUT_CODES) => Timeout,
             None if coded(TRANSIENT_CODES) || contains(TRANSIENT) => Overloaded,
-            // A server that fails while it generates often has no code for it.
+            // A server that fails during generation often reports no code.
             None if self.codes.is_empty() => Overloaded,
-            // An unknown code: to send the same request again costs the same again, and may be
-            // held against the account.
+            // For an unknown code: the same request costs the same again, and may be held against
+            // the account.
             None => InvalidRequest,
         }
     }

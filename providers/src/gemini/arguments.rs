@@ -1,4 +1,4 @@
-//! The arguments of a call that arrive in fragments, each with a JSON path.
+//! Arguments of a call that arrive in fragments, each with a JSON path.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ const MAX_DEPTH: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
     value: Value,
-    /// A fragment had an invalid path or value, so the arguments are incomplete.
+    /// `true` if a fragment had an invalid path or value, so the arguments are incomplete.
     broken: bool,
 }
 
@@ -23,7 +23,7 @@ enum Step {
 }
 
 impl Arguments {
-    /// Inserts a fragment at its path. It is appended to a string that is already there.
+    /// Inserts a fragment at its path. Appends it if there already is a string.
     pub(super) fn put(&mut self, fragment: &PartialArg<'_>) {
         let Some(steps) = steps(&fragment.json_path.0) else {
             return self.broken = true;
@@ -38,7 +38,7 @@ impl Arguments {
         }
     }
 
-    /// Returns the JSON text. Broken arguments become invalid JSON, so that the call is not run.
+    /// Returns the JSON text. Broken arguments become invalid JSON, so that the call does not run.
     pub(super) fn into_text(self) -> String {
         match self.value {
             _ if self.broken => String::from("{\"…"),
@@ -48,7 +48,7 @@ impl Arguments {
     }
 }
 
-/// Returns the value of a fragment; without one it is `null`.
+/// Returns the value of a fragment, or `null` without one.
 fn value(fragment: &PartialArg<'_>) -> Option<Value> {
     match (&fragment.string_value, fragment.number_value.or(fragment.bool_value)) {
         (Some(text), _) => Some(text.0.as_ref().into()),
@@ -59,8 +59,8 @@ fn value(fragment: &PartialArg<'_>) -> Option<Value> {
     }
 }
 
-/// Returns the value that a step leads to, creating it if necessary. Lists grow by one element, so
-/// no path makes them huge.
+/// Returns the value that a step leads to, creating it if necessary. Lists grow by one element at a
+/// time, so no path makes them huge.
 fn descend(value: &mut Value, step: Step) -> Option<&mut Value> {
     match step {
         Step::Key(key) => {
@@ -109,7 +109,7 @@ fn steps(path: &str) -> Option<Vec<Step>> {
     (!steps.is_empty()).then_some(steps)
 }
 
-/// Parses a quoted key; returns the rest after its bracket.
+/// Parses a quoted key. Returns the rest after its bracket.
 fn quoted(text: &str, quote: char) -> Option<(Step, &str)> {
     let (mut key, mut chars) = (String::new(), text.char_indices());
     while let Some((at, c)) = chars.next() {

@@ -1,4 +1,4 @@
-//! Decoding of a Gemini stream into model events.
+//! Decoder of a Gemini stream into model events.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ use crate::event_writer::{EventWriter, Events, Payload};
 use crate::failure::Failure;
 use crate::json::replace_lone_surrogates;
 
-/// Reads one Gemini stream.
+/// A decoder of one Gemini stream.
 ///
 /// A reply may continue after its first `finishReason`, so only the end of the stream ends it, and
-/// the last reason counts; a stream that breaks or stalls after the first reason is complete. Calls
-/// without an id get one. The provider's own tools are not part of the reply. Whether the model
-/// wants tools follows from the calls.
+/// the last reason counts. A stream that breaks or stalls after the first reason is complete. Calls
+/// without an id get one. The provider's own tools are not part of the reply. The calls decide
+/// whether the model wants tools.
 #[derive(Debug)]
 pub struct Decoder {
     writer: EventWriter,
     /// The call whose arguments arrive in fragments.
     call: Option<OpenCall>,
     calls: u32,
-    /// Whether the reply has content besides calls.
+    /// `true` if the reply has content besides calls.
     answered: bool,
     finish: Option<String>,
     usage: RawUsage,
@@ -38,7 +38,7 @@ pub struct Decoder {
 #[derive(Debug)]
 struct OpenCall {
     block: u32,
-    /// The arguments, if they arrived at once.
+    /// The arguments, if they arrived all at once.
     whole: Option<String>,
     fragments: Arguments,
     signature: String,
@@ -70,7 +70,7 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
-    /// Returns a decoder for one reply from this endpoint.
+    /// Returns a decoder for one reply from `endpoint`.
     pub fn new(endpoint: impl Into<Arc<Endpoint>>) -> Self {
         Decoder {
             writer: EventWriter::new(endpoint.into()),
@@ -151,7 +151,7 @@ impl Decoder {
         self.answered = true;
     }
 
-    /// Appends text or thinking: to the open block if it is of this kind, else to a new one. A
+    /// Appends text or thinking to the open block if it is of this kind, else to a new one. A
     /// signature covers the whole block, and ends it.
     fn prose(&mut self, kind: BlockKind, delta: String, signature: &str, out: &mut Events) {
         if delta.is_empty() && signature.is_empty() {
@@ -179,7 +179,7 @@ impl Decoder {
         }
     }
 
-    /// Handles a whole call, or a fragment of one: only the first fragment has a name.
+    /// Handles a whole call, or a fragment of a call. Only the first fragment has a name.
     fn call(
         &mut self,
         fragment: FunctionCall<'_>,
@@ -195,7 +195,7 @@ impl Decoder {
         let continues = fragment.continues();
         let mut call = match self.call.take() {
             Some(call) => call,
-            // The end of a call that has ended already.
+            // A fragment that ends a call which has already ended.
             None if !names && fragment.args.is_none() && fragment.partial_args.is_none() => return,
             None => self.start_call(
                 fragment.id.0.into_owned(),
@@ -277,7 +277,7 @@ impl Decoder {
         self.writer.done(stop, Usage::from(self.usage), out);
     }
 
-    /// Ends a reply to a blocked prompt.
+    /// Ends the reply, because the prompt was blocked.
     fn blocked(&mut self, feedback: &Feedback<'_>, out: &mut Events) {
         let explanation =
             [&feedback.block_reason_message, &feedback.block_reason].map(|text| &*text.0);

@@ -1,6 +1,7 @@
-//! Encoding: a request, made the body of a Gemini request.
+//! Encoder of a request into the body of a Gemini request.
 //!
-//! Each message's parts are made once and then copied. Messages of one role in a row become one.
+//! Each message's parts are encoded once and then copied. Consecutive messages of one role are
+//! joined.
 
 use loopwright_core::Message;
 use loopwright_core::message::{
@@ -24,7 +25,7 @@ use crate::turns::{Names, write_turns};
 const CODEC: &str = "gemini";
 const NAMES: Names =
     Names { model: "model", parts: "parts", first: r#"{"text":"(the conversation goes on)"}"# };
-/// Replaces the signature of a call that another model wrote, as documented for Gemini 3.
+/// The signature of calls that another model wrote, as documented for Gemini 3.
 const PLACEHOLDER: &str = "skip_thought_signature_validator";
 
 /// Returns the body of `request` as JSON.
@@ -38,7 +39,7 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     body.push(b']');
     let by_schema = request.tools.is_empty() || settings.profile.schema_beside_tools;
     let asked = request.output.as_ref().filter(|_| !by_schema);
-    // If the schema field is refused together with tools, an additional tool takes the answer,
+    // If the server refuses a schema together with tools, an additional tool takes the answer,
     // unless the request forces a tool.
     let free = request.tool_choice == ToolChoice::Auto
         && settings.option("toolConfig", "functionCallingConfig").is_none();
@@ -141,7 +142,7 @@ fn thinking(request: &ChatRequest, thinks: Thinks) -> Option<Value> {
 #[derive(Clone, Copy)]
 enum Variant {
     Plain,
-    /// The images of a result are inside it.
+    /// A result with its images inside.
     Inside,
     /// A reply: with its signatures if `own`, with the placeholder in its first call if
     /// `placeholder`.
@@ -181,8 +182,8 @@ impl Variant {
         }
     }
 
-    /// Encodes the parts of one message, separated by commas. The result is empty for a message
-    /// without content.
+    /// Encodes the parts of one message, separated by commas. The result is empty if the message
+    /// has no content.
     fn encode(self, message: &Message) -> Vec<u8> {
         match &message.body {
             MessageKind::User(user) => {
@@ -196,7 +197,7 @@ impl Variant {
         }
     }
 
-    /// Encodes a reply. Thinking alone is no message.
+    /// Encodes a reply. The result is empty if it has only thinking, which is not a message.
     fn reply(self, reply: &AssistantMessage) -> Vec<u8> {
         let (own, mut placeholder) = match self {
             Variant::Reply { own, placeholder } => (own, placeholder),
@@ -256,7 +257,7 @@ fn signed(mut part: Vec<u8>, signature: Option<&str>) -> Vec<u8> {
     part
 }
 
-/// Encodes a text or an image; `None` for blank text.
+/// Encodes a text or an image. Returns `None` for blank text.
 fn content_part(part: &Content) -> Option<Value> {
     match part {
         Content::Text { text } => (!text.trim().is_empty()).then(|| json!({"text": text})),
@@ -267,7 +268,7 @@ fn content_part(part: &Content) -> Option<Value> {
     }
 }
 
-/// Starts a call or a result: the name, and the id unless it is synthetic.
+/// Starts a call or a result with the name, and the id unless it is synthetic.
 fn named(kind: &str, name: &str, id: &str) -> Vec<u8> {
     let mut part = format!("{{\"{kind}\":{{\"name\":").into_bytes();
     put(&mut part, name);
@@ -277,7 +278,7 @@ fn named(kind: &str, name: &str, id: &str) -> Vec<u8> {
     part
 }
 
-/// Encodes a call with unchanged arguments. If they are not an object, an error result explains it.
+/// Encodes a call with its arguments unchanged. If they are not an object, an error result follows.
 fn function_call(call: &ToolCall) -> Vec<u8> {
     let arguments = call.arguments.trim();
     let mut part = named("functionCall", &call.name, &call.id);

@@ -2,45 +2,45 @@
 
 use crate::codec;
 
-/// Configures the encoding of a request in this format.
+/// Settings for the encoding of a request in this format.
 pub type Settings = codec::Settings<Profile>;
 
-/// Describes how one model deviates. The default suits models other than Gemini.
+/// Deviations of one model. The default suits models other than Gemini.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Profile {
-    /// Says how the amount of thinking is requested.
+    /// Form of the thinking level in a request.
     pub thinks: Thinks,
-    /// Says whether calls without a signature are refused; they get a placeholder.
+    /// `true` if calls without a signature are refused. They get a placeholder.
     pub signed_calls: bool,
-    /// Says whether the images of a result may be inside it; otherwise they follow it.
+    /// `true` if a result may contain images. Otherwise they follow it.
     pub images_in_results: bool,
-    /// Says whether an output schema is accepted together with tools; otherwise a tool takes the
+    /// `true` if an output schema is accepted together with tools. Otherwise a tool takes the
     /// answer, and its call becomes text.
     pub schema_beside_tools: bool,
 }
 
-/// Describes how the amount of thinking is requested.
+/// The form of the thinking level in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Thinks {
-    /// Never.
+    /// No request: the body contains no thinking configuration.
     #[default]
     Never,
-    /// By a number of tokens.
+    /// A number of tokens.
     Budget {
-        /// Holds the smallest budget.
+        /// Smallest budget, in tokens.
         min: u32,
-        /// Holds the largest budget.
+        /// Largest budget, in tokens.
         max: u32,
-        /// Says whether 0 is accepted.
+        /// `true` if a budget of 0 is accepted, which switches thinking off.
         off: bool,
     },
-    /// By a level. It cannot be switched off.
+    /// A level. Thinking cannot be switched off.
     Level {
-        /// Holds the lowest level.
+        /// Lowest level.
         min: &'static str,
-        /// Holds the middle level, or the nearest one.
+        /// Middle level, or the nearest one.
         medium: &'static str,
     },
 }
@@ -67,7 +67,7 @@ const PRO_3: Profile = Profile { thinks: Thinks::Level { min: "low", medium: "hi
 const FLASH_3: Profile =
     Profile { thinks: Thinks::Level { min: "minimal", medium: "medium" }, ..NEWER };
 
-/// By the part of a model's name after `gemini-`; the first match counts.
+/// Profiles by the part of a model's name after `gemini-`. The first match counts.
 const PROFILES: &[(&str, Profile)] = &[
     ("1", OTHER),
     ("2.0", OTHER),

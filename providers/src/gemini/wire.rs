@@ -1,4 +1,4 @@
-//! The chunks of a Gemini stream, parsed leniently and without copies.
+//! Chunks of a Gemini stream, parsed leniently and without copies.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::lenient::{Count, Text, deserialize_leniently, lenient};
 
-/// Prefix of the id of a call that arrived without one. It is never sent to the server.
+/// Prefix of the id of a call that arrived without an id. It is never sent to the server.
 pub(super) const SYNTHETIC_ID: &str = "gemini-call-";
 
 /// One chunk of the stream.
@@ -49,7 +49,7 @@ lenient!(FirstVisitor => First<'de>, "a list of candidates", |_| First::default(
 });
 deserialize_leniently!(First<'a>: FirstVisitor);
 
-/// One candidate; only one is requested.
+/// One candidate. Only one is requested.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Candidate<'a> {
@@ -82,8 +82,8 @@ pub(super) struct Part<'a> {
     pub(super) thought_signature: Text<'a>,
     #[serde(borrow, default)]
     pub(super) function_call: Option<Box<FunctionCall<'a>>>,
-    /// An image or another file, inline or by its address: parsed in a second step, because most
-    /// parts have none.
+    /// An image or another file, inline or by address. Parsed in a second step, because most parts
+    /// have none.
     #[serde(borrow, default, alias = "fileData")]
     pub(super) inline_data: Option<&'a RawValue>,
 }
@@ -102,7 +102,7 @@ impl Part<'_> {
     }
 }
 
-/// A call or a fragment of one.
+/// A call, or a fragment of a call.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct FunctionCall<'a> {
@@ -154,7 +154,7 @@ fn is_true(value: Option<&RawValue>) -> bool {
     value.is_some_and(|value| value.get() == "true")
 }
 
-/// Token counts so far, as reported; a missing field has not changed.
+/// The token counts so far, as reported. A missing field has not changed.
 #[derive(Debug, Deserialize, Default, Clone, Copy)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RawUsage {
@@ -183,8 +183,8 @@ impl RawUsage {
     }
 }
 
-/// Gemini's prompt count includes cached tokens, ours does not. Gemini counts thinking and what its
-/// own tools read separately, ours includes them.
+/// Gemini's prompt count includes cached tokens, ours does not. Gemini counts thinking, and input
+/// of its own tools, separately. Ours includes both.
 impl From<RawUsage> for Usage {
     fn from(raw: RawUsage) -> Usage {
         let count = |count: Option<Count>| count.unwrap_or_default().0;

@@ -1,4 +1,4 @@
-//! Answers of the rules: after tool results, or if there is nothing to call.
+//! Answers of the rules: after tool results, or when there is nothing to call.
 
 use loopwright_core::message::{ResultStatus, ToolResult};
 use loopwright_core::tool::ToolSpec;
@@ -18,7 +18,7 @@ const SUMMARY_KEYS: &[&str] = &["name", "description", "title"];
 pub(super) struct Outcome<'m> {
     result: &'m ToolResult,
     text: String,
-    /// The path argument of the call, if any.
+    /// The path argument of the call, if it has one.
     path: Option<String>,
 }
 

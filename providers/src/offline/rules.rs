@@ -1,4 +1,4 @@
-//! The rules that map the words of a prompt to calls.
+//! Rules that map the words of a prompt to calls.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::words::{Call, Words};
 type Tools<'t> = &'t [Arc<ToolSpec>];
 type Rule = fn(&Words<'_>, Tools<'_>) -> Vec<Call>;
 
-/// Returns the calls of the first rule that applies.
+/// Returns the calls of the first matching rule.
 pub(super) fn calls(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
     let rules: [Rule; 4] = [
         // A tool's own name: that tool, with arguments from the prompt.
@@ -25,7 +25,7 @@ pub(super) fn calls(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
     rules.iter().map(|rule| rule(words, tools)).find(|calls| !calls.is_empty()).unwrap_or_default()
 }
 
-/// The operators, with the names of tools for them.
+/// The operators, with the names of their tools.
 const OPERATORS: [(&[&str], &[&str]); 4] = [
     (&["+", "plus", "sum", "add"], &["add", "sum", "plus"]),
     (&["-", "minus", "subtract"], &["sub", "minus"]),
@@ -44,7 +44,7 @@ fn by_name(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
         let spelled = tool.name.contains(['_', '-']) && prompt.contains(&plain(&tool.name));
         words.has(&[&tool.name]) || (spelled && !about_files(tool))
     };
-    // "read" and "list" are common words: if the prompt has paths, the rules for files are better.
+    // "read" and "list" are common words. If the prompt has paths, the rules for files fit better.
     let other = |tool: &&Arc<ToolSpec>| {
         !(about_files(tool) && (!words.paths.is_empty() || words.has(&["files"])))
     };
@@ -139,7 +139,7 @@ fn calculator(tools: Tools<'_>, sum: &str) -> Option<Call> {
     Some(Call { tool: tool.name.clone(), arguments: json!({ first: sum }) })
 }
 
-/// Returns the tool that has this verb in its name and takes a path.
+/// Returns the tool with this verb in its name and a path among its parameters.
 fn with_path<'t>(tools: Tools<'t>, verb: &str) -> Option<&'t ToolSpec> {
     let fits = |tool: &&Arc<ToolSpec>| {
         tool.name.contains(verb) && property(tool, &["path", "file"]).is_some()
@@ -151,7 +151,7 @@ fn path_of(tool: &ToolSpec) -> &str {
     property(tool, &["path", "file"]).unwrap_or("path")
 }
 
-/// Returns the tool's property with one of these words in its name; earlier words take precedence.
+/// Returns the tool's property whose name contains one of these words. Earlier words win.
 fn property<'t>(tool: &'t ToolSpec, names: &[&str]) -> Option<&'t str> {
     let properties = tool.schema["properties"].as_object()?;
     names
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(none, json!({"drawer": "forest", "size": "small", "count": 1}));
         let mentioned = arguments("Call open for the meadow");
         assert_eq!(mentioned["drawer"], "meadow");
-        // The check of the arguments refuses it, and says what is allowed.
+        // The check of the arguments refuses it, and says which values are allowed.
         assert_eq!(arguments("Call open with drawer=desert")["drawer"], "desert");
     }
 

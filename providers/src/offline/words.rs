@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loopwright_core::tool::ToolSpec;
 use serde_json::{Map, Value, json};
 
-/// A call that a rule makes.
+/// A call from a rule.
 #[derive(Debug, PartialEq)]
 pub(super) struct Call {
     pub(super) tool: Arc<str>,
@@ -15,20 +15,20 @@ pub(super) struct Call {
 /// A parsed prompt.
 pub(super) struct Words<'p> {
     pub(super) prompt: &'p str,
-    /// Its words, without surrounding quotes and punctuation.
+    /// The words, without surrounding quotes and punctuation.
     pub(super) words: Vec<&'p str>,
-    /// Quoted strings.
+    /// The quoted strings.
     pub(super) quoted: Vec<&'p str>,
-    /// Numbers in order.
+    /// The numbers, in order.
     pub(super) numbers: Vec<f64>,
-    /// Words that look like paths.
+    /// The words that look like paths.
     pub(super) paths: Vec<&'p str>,
 }
 
 /// Words with a full stop or a slash that are not paths.
 const NO_PATHS: &[&str] = &["e.g", "i.e", "and/or", "a.m", "p.m"];
-/// From this depth on only required properties are filled, and from `MAX_DEPTH` on none: a type may
-/// contain itself.
+/// From this depth on, only required properties are filled. Beyond `MAX_DEPTH` none are, because a
+/// type may contain itself.
 const OPTIONAL_DEPTH: u32 = 4;
 const MAX_DEPTH: u32 = 8;
 const PUNCTUATION: &[char] =
@@ -52,7 +52,7 @@ impl<'p> Words<'p> {
         Words { prompt, quoted: quoted(prompt), numbers, paths, words }
     }
 
-    /// Returns whether the prompt has one of these words, ignoring case.
+    /// Returns whether the prompt contains one of these words, ignoring case.
     pub(super) fn has(&self, any: &[&str]) -> bool {
         self.words.iter().any(|word| any.iter().any(|sign| word.eq_ignore_ascii_case(sign)))
     }
@@ -62,7 +62,7 @@ impl<'p> Words<'p> {
         value_in(self.prompt, key)
     }
 
-    /// Returns a call of `tool`, with its required arguments taken from the prompt.
+    /// Returns a call of `tool` with its required arguments taken from the prompt.
     pub(super) fn call(&self, tool: &ToolSpec) -> Call {
         let mut filler = Filler::new(self);
         filler.is_call = true;
@@ -81,15 +81,15 @@ impl<'p> Words<'p> {
     }
 }
 
-/// Fills schemas with the values of a prompt, each value once and in order.
+/// A filler of schemas with values from a prompt. It uses each value once, in order.
 pub(super) struct Filler<'w, 'p> {
     words: &'w Words<'p>,
-    /// Text with `key = value` lines, which is searched besides the prompt.
+    /// Lines of the form `key = value`, which are searched in addition to the prompt.
     pub(super) facts: &'w str,
     quoted: std::slice::Iter<'w, &'p str>,
     numbers: std::slice::Iter<'w, f64>,
     paths: std::slice::Iter<'w, &'p str>,
-    /// Whether the value is for the arguments of a call.
+    /// `true` if the value is for the arguments of a call.
     is_call: bool,
     depth: u32,
 }
@@ -161,8 +161,8 @@ impl<'w, 'p> Filler<'w, 'p> {
         }
     }
 
-    /// Returns the choice that is named, else the first. In a call, a named value that is no choice
-    /// stays, so that the check of the arguments says what is allowed.
+    /// Returns the choice that the prompt names, else the first. A call keeps an invalid choice, so
+    /// that the check of the arguments reports the allowed ones.
     fn choice(&self, key: &str, choices: &[&Value]) -> Value {
         let text =
             |choice: &Value| choice.as_str().map_or_else(|| choice.to_string(), str::to_owned);
@@ -203,8 +203,8 @@ impl<'w, 'p> Filler<'w, 'p> {
     }
 }
 
-/// Returns the values of an `enum`, or of alternatives with one value each, as types with
-/// documented variants have them.
+/// Returns the values of an `enum`, or of alternatives with one value each, the form of types with
+/// documented variants.
 fn choices(schema: &Value) -> Option<Vec<&Value>> {
     if let Some(values) = schema["enum"].as_array() {
         return Some(values.iter().collect());
@@ -241,7 +241,7 @@ fn quoted(prompt: &str) -> Vec<&str> {
     let mut quotations = Vec::new();
     for quote in ['"', '`', '\''] {
         let mut rest = prompt;
-        // An apostrophe within a word starts no quotation.
+        // An apostrophe within a word does not start a quotation.
         while let Some(at) = rest.find(quote) {
             let after = &rest[at + 1..];
             let within = rest[..at].ends_with(char::is_alphanumeric);

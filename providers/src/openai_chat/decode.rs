@@ -1,4 +1,4 @@
-//! Decoding of a Chat Completions stream into model events.
+//! Decoder of a Chat Completions stream into model events.
 
 use std::borrow::Cow;
 use std::mem::take;
@@ -17,15 +17,15 @@ use crate::failure::Failure;
 use crate::json::{is_object, replace_lone_surrogates};
 use crate::lenient::Text;
 
-/// Reads one Chat Completions stream.
+/// A decoder of one Chat Completions stream.
 ///
-/// Calls are distinguished by index, id and name, as far as a server sends them. Whether the model
-/// wants tools follows from the calls, not from the `finish_reason`. The last usage counts.
+/// Calls are distinguished by index, id and name, as far as a server sends them. The calls decide
+/// whether the model wants tools, not the `finish_reason`. The last usage counts.
 #[derive(Debug)]
 pub struct Decoder {
     writer: EventWriter,
     frame: EventTemplate,
-    /// Signed or encrypted reasoning that no block has carried yet.
+    /// Signed or encrypted reasoning that is not yet part of a block.
     details: Details,
     calls: Vec<OpenCall>,
     finish: Option<String>,
@@ -37,14 +37,14 @@ pub struct Decoder {
 struct OpenCall {
     index: Option<i64>,
     id: String,
-    /// Its block, once its name is known.
+    /// The block, once the name is known.
     block: Option<u32>,
     /// Arguments that arrived before the name.
     held: String,
-    /// Whether any arguments have arrived.
+    /// `true` if any arguments have arrived.
     written: bool,
-    /// The first fragment had complete arguments: the next named fragment without an id is another
-    /// call.
+    /// `true` if the first fragment had complete arguments. The next named fragment without an id
+    /// is then another call.
     whole: bool,
 }
 
@@ -73,8 +73,8 @@ impl Decode for Decoder {
     }
 }
 
-/// Returns the text of a delta that is nothing but text without escapes, as most are. It need not
-/// be parsed.
+/// Returns the text of a delta that contains only text without escapes, as most do. Such a delta
+/// need not be parsed.
 fn plain_content(delta: &str) -> Option<&str> {
     let text = delta.strip_prefix(r#"{"content":""#)?.strip_suffix(r#""}"#)?;
     let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
@@ -82,7 +82,7 @@ fn plain_content(delta: &str) -> Option<&str> {
 }
 
 impl Decoder {
-    /// Returns a decoder for one reply from this endpoint.
+    /// Returns a decoder for one reply from `endpoint`.
     pub fn new(endpoint: impl Into<Arc<Endpoint>>) -> Self {
         Decoder {
             writer: EventWriter::new(endpoint.into()),
@@ -174,8 +174,8 @@ impl Decoder {
         }
     }
 
-    /// Appends text or thinking, if there is any: to the open block if it is of this kind, else to
-    /// a new one.
+    /// Appends text or thinking, if any, to the open block if it is of this kind, else to a new
+    /// one.
     #[inline]
     fn prose(&mut self, kind: BlockKind, delta: Cow<'_, str>, out: &mut Events) {
         if !delta.is_empty() {

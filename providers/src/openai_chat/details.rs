@@ -1,11 +1,11 @@
-//! `reasoning_details`: signed or encrypted reasoning, as OpenRouter streams it and expects it
+//! `reasoning_details`: signed or encrypted reasoning in OpenRouter's form, as received and sent
 //! back.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-/// Starts the signature of a thinking block that holds the list of details as JSON.
+/// Prefix of a signature that consists of the list of details as JSON.
 const MARK: &str = "reasoning_details:";
 
 /// The details so far, with fragments joined.
@@ -13,8 +13,8 @@ const MARK: &str = "reasoning_details:";
 pub(super) struct Details(Vec<Map<String, Value>>);
 
 impl Details {
-    /// Adds the details of one chunk. Their text is ignored as thinking: servers that send it also
-    /// send `reasoning`.
+    /// Adds the details of one chunk. Their text does not become thinking, because the same servers
+    /// also send `reasoning`.
     pub(super) fn add(&mut self, raw: &str) {
         for detail in serde_json::from_str::<Vec<Map<String, Value>>>(raw).unwrap_or_default() {
             match self.0.last_mut() {
@@ -24,7 +24,7 @@ impl Details {
         }
     }
 
-    /// Takes all details as a signature. Returns `None` and keeps them if they hold only text.
+    /// Takes all details as a signature. Returns `None` and keeps them if they contain only text.
     pub(super) fn take(&mut self) -> Option<Arc<str>> {
         let sealed = |detail: &Map<String, Value>| {
             ["signature", "data"].iter().any(|key| detail.contains_key(*key))

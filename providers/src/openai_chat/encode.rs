@@ -1,7 +1,6 @@
-//! Encoding: a request, made the body of a Chat Completions request.
+//! Encoder of a request into the body of a Chat Completions request.
 //!
-//! Each message's bytes are made once and then copied; a long conversation costs a copy, not an
-//! encoding.
+//! Each message is encoded once and then copied, so a long conversation costs only the copy.
 
 use loopwright_core::Message;
 use loopwright_core::message::{
@@ -24,15 +23,15 @@ use crate::tool_result_pairing::pair_tool_results;
 
 /// The cache name of encoded tools, and of messages that no setting affects.
 const CODEC: &str = "openai-chat";
-/// The cache name of encoded tools of which some are strict.
+/// The cache name of encoded tools if some of them are strict.
 const STRICT: &str = "openai-chat, strict";
 
-/// Inserted between results and a user message, for servers that refuse a user message there.
+/// A message between results and a user message, for servers that refuse a user message there.
 const AFTER_RESULTS: &[u8] = br#"{"role":"assistant","content":"(The results are there.)"}"#;
 
 /// Returns the body of `request` as JSON.
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
-    // Most messages are smaller; otherwise the body grows by doubling.
+    // Most messages are smaller. Otherwise the body grows by doubling.
     let mut body = Vec::with_capacity(4096 + 256 * request.messages.len());
     body.extend_from_slice(b"{\"model\":");
     put(&mut body, &settings.model);
@@ -56,7 +55,7 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         fields.add(settings.profile.max_tokens, &max);
     }
     let level = level(request, settings);
-    // It is not known whether a user's own effort allows a temperature.
+    // It is unknown whether a user's own effort allows a temperature.
     let is_uncertain = settings.profile.temperature != Temperature::Always
         && settings.options.contains_key("reasoning_effort");
     let takes = settings.profile.takes_temperature(level) && !is_uncertain;
@@ -117,7 +116,7 @@ fn level(request: &ChatRequest, settings: &Settings) -> ThinkingLevel {
     if excluded { ThinkingLevel::Off } else { request.thinking }
 }
 
-/// Adds the fields for thinking; a level without a word is left to the server.
+/// Adds the fields for thinking. The server decides if the level has no word.
 fn thinking(fields: &mut Fields<'_>, level: ThinkingLevel, profile: &Profile) {
     let Some(word) = profile.effort(level) else {
         return;
@@ -163,7 +162,7 @@ fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
         add(&bytes(&json!({"role": "system", "content": system})));
     }
     // The protocol allows neither images in tool results nor a message between the results of a
-    // batch: the images follow as a user message.
+    // batch. The images therefore follow as a user message.
     let mut images: Vec<Value> = Vec::new();
     let bridges = settings.profile.words_after_results;
     let mut after_results = false;
@@ -232,7 +231,7 @@ impl Variant {
     }
 }
 
-/// Encodes one message. The result is empty for a message without content.
+/// Encodes one message. The result is empty if the message has no content.
 fn encode_message(message: &Message, variant: Variant) -> Vec<u8> {
     match &message.body {
         MessageKind::User(user) => user_message(user),
@@ -293,8 +292,7 @@ fn assistant_message(assistant: &AssistantMessage, variant: Variant) -> Vec<u8> 
         put(&mut message, &variant.call_ids.fit(&call.id));
         message.extend_from_slice(b",\"type\":\"function\",\"function\":{\"name\":");
         put(&mut message, &*call.name);
-        // Strict servers parse the arguments. If they are not an object, an error result explains
-        // it.
+        // Strict servers parse the arguments. If they are not an object, an error result follows.
         field(
             &mut message,
             "arguments",

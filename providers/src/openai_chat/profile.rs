@@ -8,99 +8,100 @@ use crate::openai_responses::{self, Reasons};
 use crate::provider::is_below;
 use crate::reasoning_effort::ReasoningEfforts;
 
-/// Configures the encoding of a request in this format.
+/// Settings for the encoding of a request in this format.
 pub type Settings = codec::Settings<Profile>;
 
-/// Describes how one server deviates. The default suits most servers.
+/// Deviations of one server. The default suits most servers.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Profile {
-    /// Names the header that carries the key.
+    /// Header that carries the key.
     pub key_header: KeyHeader,
-    /// Says whether usage must be requested. Some servers send it anyway and refuse the field.
+    /// `true` if usage must be requested. Some servers send it anyway and refuse the field.
     pub ask_usage: bool,
-    /// Names the field of the output limit.
+    /// Field name of the output limit.
     pub max_tokens: &'static str,
-    /// Names the field of the prompt cache key, which is the session; `None` if there is none.
+    /// Field name of the prompt cache key, whose value is the session. `None` if there is no such
+    /// field.
     pub cache_key: Option<&'static str>,
-    /// Says which call ids are accepted.
+    /// Call ids that the server accepts.
     pub call_ids: CallIds,
-    /// Says whether the thinking before a call is sent back.
+    /// Field for the thinking before a call, which is sent back.
     pub replay: Replay,
-    /// Says whether a user message directly after results is refused; then a short assistant
-    /// message is inserted.
+    /// `true` if a user message directly after results is refused. A short assistant message is
+    /// then inserted.
     pub words_after_results: bool,
-    /// Says how thinking is requested.
+    /// Form of a request for thinking.
     pub asks: Asks,
-    /// Lists the efforts that the model accepts.
+    /// Efforts that the model accepts.
     pub efforts: ReasoningEfforts,
-    /// Says whether thinking is accepted with a forced tool; otherwise the tool takes precedence.
+    /// `true` if thinking is accepted with a forced tool. Otherwise the tool takes precedence.
     pub thinks_when_forced: bool,
-    /// Says whether thinking is accepted with tools; otherwise the tools take precedence.
+    /// `true` if thinking is accepted with tools. Otherwise the tools take precedence.
     pub thinks_beside_tools: bool,
-    /// Says when a temperature is accepted.
+    /// Condition for a temperature.
     pub temperature: Temperature,
-    /// Says whether a prompt is cached only if the request has `cache_control`.
+    /// `true` if a prompt is cached only when the request has `cache_control`.
     pub cache_control: bool,
-    /// Says how an output schema is sent.
+    /// Form of the output schema in a request.
     pub answers: Answers,
-    /// Says whether that is accepted together with tools; otherwise the schema is sent as text.
+    /// `true` if this form is accepted together with tools. Otherwise the schema is sent as text.
     pub answers_beside_tools: bool,
-    /// Says whether `strict` tools are accepted, by OpenAI's rules.
+    /// `true` if `strict` tools are accepted, by OpenAI's rules.
     pub strict_tools: bool,
 }
 
-/// Describes in which field the thinking before a call is sent back to the model that produced it.
+/// The field for the thinking before a call, which is sent back to the model that produced it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Replay {
-    /// It does not.
+    /// No field: thinking is not sent back.
     #[default]
     Never,
-    /// In `reasoning_content`, without which some models lose their thread or refuse.
+    /// `reasoning_content`, without which some models lose their thread or refuse.
     ReasoningContent,
-    /// In `reasoning_details` where it was signed or sealed, else in `reasoning`.
+    /// `reasoning_details` for signed or encrypted thinking, else `reasoning`.
     Reasoning,
 }
 
-/// Describes how thinking is requested.
+/// The form of a request for thinking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Asks {
-    /// Not at all: the field is refused.
+    /// No form: servers refuse the field.
     Never,
-    /// By an effort in `reasoning_effort`.
+    /// An effort in `reasoning_effort`.
     #[default]
     Effort,
-    /// By an effort in `reasoning`, an object.
+    /// An effort in `reasoning`, an object.
     Reasoning,
-    /// By `enabled` in `reasoning`, an object: there are no levels.
+    /// `enabled` in `reasoning`, an object. It has no levels.
     Enabled,
-    /// By the `type` of `thinking`, an object: there are no levels.
+    /// The `type` of `thinking`, an object. It has no levels.
     Switch,
 }
 
-/// Describes when a model accepts a temperature.
+/// Conditions under which a model accepts a temperature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Temperature {
-    /// Always.
+    /// No condition.
     #[default]
     Always,
-    /// When it does not think.
+    /// Only while the model does not think.
     WithoutThinking,
-    /// Never.
+    /// A temperature is always refused.
     Never,
 }
 
-/// Describes how an output schema is sent.
+/// The form of the output schema in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Answers {
-    /// By the schema.
+    /// A JSON Schema.
     #[default]
     Schema,
-    /// For JSON, and for the schema in words.
+    /// A request for JSON, with the schema as text.
     Object,
 }
 
@@ -130,7 +131,7 @@ const OPENAI: Profile = Profile {
     ..COMPATIBLE
 };
 const AZURE: Profile = Profile { key_header: KeyHeader::Named("api-key"), ..OPENAI };
-/// Besides `none`, it accepts only one effort.
+/// Mistral accepts only one effort besides `none`.
 const MISTRAL: Profile = Profile {
     ask_usage: false,
     call_ids: CallIds::Nine,
@@ -138,7 +139,7 @@ const MISTRAL: Profile = Profile {
     efforts: ReasoningEfforts::only("high"),
     ..COMPATIBLE
 };
-/// Models that think by default, and while thinking refuse a forced tool.
+/// Models that think by default, and refuse a forced tool while they think.
 const THINKS_ON: Profile = Profile {
     replay: Replay::ReasoningContent,
     asks: Asks::Switch,
@@ -148,7 +149,7 @@ const THINKS_ON: Profile = Profile {
     ..COMPATIBLE
 };
 const KIMI: Profile = Profile { temperature: Temperature::Never, ..THINKS_ON };
-/// Its thinking cannot be disabled.
+/// Kimi's code model, whose thinking cannot be disabled.
 const KIMI_CODE: Profile = Profile { asks: Asks::Never, thinks_when_forced: true, ..KIMI };
 const KIMI_3: Profile = Profile {
     asks: Asks::Effort,
@@ -172,7 +173,7 @@ const GROK_3_MINI: Profile = Profile {
     efforts: ReasoningEfforts::new(["low", "low", "high", "high", "high"]),
     ..COMPATIBLE
 };
-/// Thinking that is on by default can be disabled; models that never think accept that too.
+/// Models whose default thinking can be disabled. Models that never think accept that setting too.
 const OFF_BY_NONE: Profile =
     Profile { efforts: ReasoningEfforts::LOW_TO_HIGH.or_off("none"), ..COMPATIBLE };
 const HYBRID: Profile = Profile {
@@ -189,9 +190,9 @@ const XAI: &[&str] = &["xai", "api.x.ai"];
 const TOGETHER: &[&str] = &["together", "api.together.xyz", "api.together.ai"];
 const OLLAMA: &[&str] = &["ollama", "ollama.com"];
 
-/// By provider name, host or parent domain of the host, and by the start of the model's name; the
-/// first match counts. llama.cpp, vLLM and LM Studio behave like most servers: the template with
-/// which a model was started decides whether it thinks.
+/// Profiles by provider name, host or parent domain of the host, and by the start of the model's
+/// name. The first match counts. llama.cpp, vLLM and LM Studio behave like most servers: the
+/// template that a model was started with decides whether it thinks.
 const PROFILES: &[(&[&str], &str, Profile)] = &[
     (&["api.openai.com"], "", OPENAI),
     (
@@ -225,7 +226,7 @@ const PROFILES: &[(&[&str], &str, Profile)] = &[
     (OLLAMA, "", OFF_BY_NONE),
 ];
 
-/// OpenAI's models that with tools refuse every effort but `none`, which some of them require.
+/// OpenAI's models that refuse every effort but `none` with tools. Some of them require it.
 const NO_EFFORT_BESIDE_TOOLS: &[&str] = &["gpt-5.4", "gpt-5.5", "gpt-5.6", "gpt-6"];
 
 impl Default for Profile {
@@ -235,18 +236,18 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// Returns the profile of the server at `host`, whatever the model.
+    /// Returns the profile of the server at `host`, regardless of the model.
     pub fn of_host(host: &str) -> Profile {
         row("", host, "")
     }
 
-    /// Returns the profile of this model at the server at `host`.
+    /// Returns the profile of `model` on the server at `host`.
     pub fn of(host: &str, model: &str) -> Profile {
         Profile::of_provider("", host, model)
     }
 
-    /// Returns the profile of this model, served by this provider at `host`. A local server is
-    /// identified only by its provider's name.
+    /// Returns the profile of `model`, served by `provider` at `host`. Only the provider's name
+    /// identifies a local server.
     pub fn of_provider(provider: &str, host: &str, model: &str) -> Profile {
         let mut profile = row(provider, host, model);
         if profile.max_tokens == OPENAI.max_tokens {
@@ -265,12 +266,12 @@ impl Profile {
         profile
     }
 
-    /// Returns the word for the level of thinking, or `None` if none is sent.
+    /// Returns the word for the level of thinking, or `None` to send no effort.
     pub(super) fn effort(&self, level: ThinkingLevel) -> Option<&'static str> {
         self.efforts.word(level).filter(|_| self.asks != Asks::Never)
     }
 
-    /// Returns whether a temperature is accepted in a request at this level.
+    /// Returns whether a request at this level may have a temperature.
     pub(super) fn takes_temperature(&self, level: ThinkingLevel) -> bool {
         match self.temperature {
             Temperature::Always => true,

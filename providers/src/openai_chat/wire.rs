@@ -1,7 +1,7 @@
-//! The chunks of a Chat Completions stream, parsed leniently and without copies.
+//! Chunks of a Chat Completions stream, parsed leniently and without copies.
 //!
 //! Servers deviate in types: `null` for an empty string, a number for an id, an object for a text.
-//! Everything that can be understood is accepted; only invalid JSON is an error.
+//! Everything that can be understood is accepted. Only invalid JSON is an error.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::json::json_text;
 use crate::lenient::{Count, Text, deserialize_leniently, lenient};
 
-/// A string that most chunks lack: boxed, to keep the chunk small.
+/// A string that most chunks lack. It is boxed to keep the chunk small.
 pub(super) type Rare<'a> = Option<Box<Text<'a>>>;
 
 /// Returns the string, or an empty one.
@@ -41,7 +41,7 @@ pub(super) struct Chunk<'a> {
 }
 
 impl Chunk<'_> {
-    /// Returns whether the chunk holds nothing but one delta.
+    /// Returns whether the chunk contains only one delta.
     pub(super) fn is_delta(&self) -> bool {
         let silent = self.usage.is_none() && self.x_groq.is_none();
         let fine = self.error.is_none() && self.message.is_none() && self.detail.is_none();
@@ -65,7 +65,7 @@ pub(super) struct Choice<'a> {
     index: Count,
     #[serde(borrow, default)]
     pub(super) delta: Option<&'a RawValue>,
-    /// The message of a server that does not stream.
+    /// The message, from a server that does not stream.
     #[serde(borrow, default)]
     pub(super) message: Option<Box<Delta<'a>>>,
     #[serde(borrow, default)]
@@ -97,7 +97,7 @@ pub(super) struct Delta<'a> {
 }
 
 impl Delta<'_> {
-    /// Returns the names of the media that the delta contains.
+    /// Returns the kinds of media in the delta.
     pub(super) fn media(&self) -> impl Iterator<Item = &'static str> {
         let has = |raw: Option<&RawValue>| {
             raw.is_some_and(|raw| !matches!(raw.get(), "null" | "[]" | "{}" | "\"\""))
@@ -107,7 +107,7 @@ impl Delta<'_> {
     }
 }
 
-/// Signed or encrypted reasoning, which most servers lack: parsed in a second step.
+/// Signed or encrypted reasoning, which most servers lack. Parsed in a second step.
 #[derive(Deserialize)]
 pub(super) struct RawDetails<'a>(#[serde(borrow)] pub(super) &'a RawValue);
 
@@ -132,14 +132,14 @@ pub(super) struct Function<'a> {
 }
 
 impl Function<'_> {
-    /// Returns the arguments' JSON text or a fragment of it: the string, or else the JSON value
-    /// itself.
+    /// Returns the JSON text of the arguments, or of a fragment: the content of a string, or else
+    /// the JSON value itself.
     pub(super) fn arguments(&self) -> String {
         json_text(self.arguments)
     }
 }
 
-/// Token counts as reported.
+/// The token counts, as reported.
 #[derive(Deserialize, Default, Clone, Copy)]
 pub(super) struct RawUsage {
     #[serde(default)]
@@ -162,7 +162,7 @@ impl From<RawUsage> for Usage {
         let cache_read = prompt.cached_tokens.0.max(raw.prompt_cache_hit_tokens.0);
         let cache_write = prompt.cache_write_tokens.0;
         let reasoning = raw.completion_tokens_details.unwrap_or_default().reasoning_tokens.0;
-        // Some servers count reasoning separately from the completion; the total shows it.
+        // Some servers count reasoning separately from the completion, as the total shows.
         let beside =
             raw.prompt_tokens.0 + raw.completion_tokens.0 + reasoning == raw.total_tokens.0;
         let output = raw.completion_tokens.0 + if beside { reasoning } else { 0 };
@@ -192,7 +192,7 @@ pub(super) struct CompletionDetails {
 #[derive(Default)]
 pub(super) struct FirstChoice<'a> {
     pub(super) first: Option<Choice<'a>>,
-    /// There is no other choice.
+    /// `true` if there is no other choice.
     pub(super) alone: bool,
 }
 
@@ -281,7 +281,7 @@ deserialize_leniently!(Content<'a>: ContentVisitor, FirstChoice<'a>: FirstChoice
 mod tests {
     use super::*;
 
-    /// A chunk is moved several times per delta; above this size each move is a call of `memcpy`.
+    /// A chunk is moved several times per delta. Above this size each move calls `memcpy`.
     #[test]
     fn a_chunk_is_small() {
         assert!(size_of::<Chunk<'_>>() <= 128, "{} bytes", size_of::<Chunk<'_>>());

@@ -1,4 +1,4 @@
-//! Decoding of a Responses stream into model events.
+//! Decoder of a Responses stream into model events.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use crate::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
 use crate::failure::Failure;
 use crate::json::{json_text, replace_lone_surrogates};
 
-/// Reads one Responses stream.
+/// A decoder of one Responses stream.
 ///
-/// Items are distinguished by kind and index; their ids may change within a stream. Deltas take
-/// precedence over the text that is repeated at the end. A second start event withdraws the first.
-/// The provider's own tools are not part of the reply. Whether the model wants tools follows from
-/// the calls.
+/// Items are distinguished by kind and index, because their ids may change within a stream. Deltas
+/// take precedence over the text that is repeated at the end. A second start event withdraws the
+/// first. The provider's own tools are not part of the reply. The calls decide whether the model
+/// wants tools.
 ///
-/// The signature of a thinking block is its whole item, byte for byte, if it holds more than a
-/// summary. Thinking before one of the provider's own tools has no signature: that tool is not sent
+/// The signature of a thinking block is its whole item, byte for byte, if the item has more than a
+/// summary. Thinking before one of the provider's own tools has no signature: the tool is not sent
 /// back, and the thinking is invalid without it.
 #[derive(Debug)]
 pub struct Decoder {
@@ -50,9 +50,9 @@ struct OpenItem {
     kind: ItemKind,
     index: Option<u64>,
     id: String,
-    /// The block that is open.
+    /// The open block of the item.
     block: Option<u32>,
-    /// The open part of a thinking item; each part is a separate block.
+    /// The open part of a thinking item. Each part is a separate block.
     part: (bool, u64),
     written: bool,
     signature: Option<String>,
@@ -63,7 +63,7 @@ struct OpenItem {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Stage {
     Open,
-    /// It is complete, but the next item is not known yet.
+    /// The item is complete, but the next item is not known yet.
     Held,
     Ended,
 }
@@ -94,7 +94,7 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
-    /// Returns a decoder for one reply from this endpoint.
+    /// Returns a decoder for one reply from `endpoint`.
     pub fn new(endpoint: impl Into<Arc<Endpoint>>) -> Self {
         Decoder {
             writer: EventWriter::new(endpoint.into()),
@@ -155,7 +155,7 @@ impl Decoder {
         }
     }
 
-    /// Starts an item. Its contents are ignored, because its deltas repeat them.
+    /// Starts an item. Ignores its contents, because its deltas repeat them.
     fn begin(&mut self, event: &Event<'_>, item: &Item<'_>, out: &mut Events) -> usize {
         let kind = ItemKind::of(item);
         let at = self.push(event.output_index.map(|index| index.0), &item.id.0, kind, out);
@@ -165,7 +165,7 @@ impl Decoder {
                 let id = if item.call_id.0.is_empty() { &item.id.0 } else { &item.call_id.0 };
                 BlockKind::ToolCall { id: id.to_string(), name: item.name.0.to_string() }
             }
-            // A text starts with its first delta: some messages have no text.
+            // A text starts with its first delta, because some messages have no text.
             ItemKind::Text => return at,
             ItemKind::Other => {
                 self.writer.omit(&item.kind.0, item.kind.0 == "image_generation_call");
@@ -252,7 +252,7 @@ impl Decoder {
         block
     }
 
-    /// Completes an item: contents that no delta had are taken from `raw`.
+    /// Completes an item. Takes contents from `raw` that no delta had.
     fn complete(&mut self, event: &Event<'_>, raw: &RawValue, out: &mut Events) {
         let item: Item<'_> = read_or_default(Some(raw));
         let kind = ItemKind::of(&item);
@@ -379,7 +379,7 @@ impl ItemKind {
     }
 }
 
-/// Returns a text escaped as in a JSON string.
+/// Escapes a text like a JSON string, without the quotes.
 fn escaped(text: &str) -> String {
     let quoted = serde_json::to_string(text).unwrap_or_default();
     quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or("").to_owned()

@@ -1,7 +1,7 @@
-//! Encoding: a request, made the body of a Responses request.
+//! Encoder of a request into the body of a Responses request.
 //!
-//! Nothing is kept on the server: the whole conversation is sent each time, the model's reasoning
-//! included. Each message's items are made once and then copied.
+//! The server stores nothing: the whole conversation is sent each time, including the model's
+//! reasoning. Each message's items are encoded once and then copied.
 
 use std::borrow::Cow;
 
@@ -64,7 +64,7 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     if let Some(max) = request.max_tokens {
         fields.add("max_output_tokens", &max.max(MIN_OUTPUT_TOKENS));
     }
-    // It is not known whether a user's own effort allows a temperature.
+    // It is unknown whether a user's own effort allows a temperature.
     let takes = profile.takes_temperature(request.thinking)
         && settings.option("reasoning", "effort").is_none();
     if let Some(temperature) = request.temperature.filter(|_| takes) {
@@ -104,7 +104,7 @@ fn signed(part: &ContentPart) -> bool {
     )
 }
 
-/// Encodes the items of one message, separated by commas. The result is empty for a message without
+/// Encodes the items of one message, separated by commas. The result is empty if the message has no
 /// content.
 fn encode_message(message: &Message, own: bool) -> Vec<u8> {
     match &message.body {
@@ -139,7 +139,7 @@ fn content(content: &[Content]) -> Vec<Value> {
     parts.collect()
 }
 
-/// Encodes a reply. Thinking is sent only together with what followed it.
+/// Encodes a reply. Thinking is sent only together with the item that follows it.
 fn assistant_items(reply: &AssistantMessage, own: bool) -> Vec<Vec<u8>> {
     let (mut items, mut thoughts) = (Vec::new(), Vec::new());
     for part in &reply.parts {
@@ -174,7 +174,7 @@ fn is_reasoning(item: &str) -> bool {
         && serde_json::from_str::<Item<'_>>(item).is_ok_and(|item| item.kind.0 == "reasoning")
 }
 
-/// Encodes a call with unchanged arguments. If they are not an object, an error result explains it.
+/// Encodes a call with its arguments unchanged. If they are not an object, an error result follows.
 fn function_call(call: &ToolCall) -> Value {
     let arguments = if is_object(&call.arguments) { &*call.arguments } else { "{}" };
     json!({
@@ -183,7 +183,7 @@ fn function_call(call: &ToolCall) -> Value {
     })
 }
 
-/// Encodes a result: text alone as a string, which every server accepts.
+/// Encodes a result. Text alone becomes a string, which every server accepts.
 fn call_output(result: &ToolResult) -> Value {
     let text = result.text();
     let output = match content(&result.content) {
@@ -195,7 +195,7 @@ fn call_output(result: &ToolResult) -> Value {
         "output": output})
 }
 
-/// Adds the tools, followed by those of the user's options, which the provider runs.
+/// Adds the tools, followed by the tools in the user's options, which the provider runs.
 fn tools(fields: &mut Fields<'_>, request: &ChatRequest) {
     let ours = (!request.tools.is_empty())
         .then(|| request.tools.encode_once(CODEC, || functions(&request.tools)));
@@ -213,7 +213,7 @@ fn tools(fields: &mut Fields<'_>, request: &ChatRequest) {
     }
 }
 
-/// Encodes the list of tools. The API makes every parameter required unless `strict` is false.
+/// Encodes the list of tools. The API makes every parameter required unless `strict` is `false`.
 fn functions(tools: &ToolList) -> Vec<u8> {
     let functions = tools.iter().map(|tool| {
         let strict = strict_parameters(&tool.schema);

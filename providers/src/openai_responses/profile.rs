@@ -6,32 +6,32 @@ use crate::codec::{self, KeyHeader};
 use crate::provider::is_below;
 use crate::reasoning_effort::ReasoningEfforts;
 
-/// Configures the encoding of a request in this format.
+/// Settings for the encoding of a request in this format.
 pub type Settings = codec::Settings<Profile>;
 
-/// Describes how one model deviates. The default suits models with an unknown name.
+/// Deviations of one model. The default suits models with an unknown name.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Profile {
-    /// Names the header that carries the key.
+    /// Header that carries the key.
     pub key_header: KeyHeader,
-    /// Says whether the model reasons.
+    /// Reasoning of the model.
     pub reasons: Reasons,
-    /// Lists the efforts that the model accepts.
+    /// Efforts that the model accepts.
     pub efforts: ReasoningEfforts,
 }
 
-/// Describes whether a model reasons, which decides what a request may contain.
+/// The conditions under which a model reasons. They decide the fields that a request may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Reasons {
-    /// Never: it accepts no effort and returns no reasoning.
+    /// The model accepts no effort and returns no reasoning.
     Never,
-    /// With an effort, or unless the effort disables it; a temperature is accepted only without
-    /// reasoning.
+    /// The model reasons with an effort, or unless the effort disables it. A temperature is
+    /// accepted only without reasoning.
     #[default]
     IfAsked,
-    /// Always: it accepts no temperature.
+    /// The model always reasons and accepts no temperature.
     Always,
 }
 
@@ -52,7 +52,7 @@ const IF_ASKED: Profile = Profile { efforts: ReasoningEfforts::LOW_TO_XHIGH, ..U
 const UNLESS_NONE: Profile =
     Profile { efforts: ReasoningEfforts::LOW_TO_XHIGH.or_off("none"), ..UNKNOWN };
 
-/// By the start of a model's name; the first match counts.
+/// Profiles by the start of a model's name. The first match counts.
 const PROFILES: &[(&str, Profile)] = &[
     ("gpt-3", PLAIN),
     ("gpt-4", PLAIN),
@@ -85,7 +85,7 @@ const PROFILES: &[(&str, Profile)] = &[
     ("codex", ALWAYS),
 ];
 
-/// The key header by host or parent domain of the host, if it is not the usual one.
+/// The key header by host or parent domain of the host, where it differs from `Authorization`.
 const KEY_HEADERS: &[(&str, KeyHeader)] = &[
     ("openai.azure.com", KeyHeader::Named("api-key")),
     ("services.ai.azure.com", KeyHeader::Named("api-key")),
@@ -99,7 +99,7 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// Returns the profile of this model at this host, with or without a gateway's prefix.
+    /// Returns the profile of this model on this host, with or without a gateway's prefix.
     pub fn of(host: &str, model: &str) -> Profile {
         let name = model.rsplit('/').next().unwrap_or(model);
         let known = PROFILES.iter().find(|(begin, _)| name.starts_with(begin));
@@ -110,12 +110,12 @@ impl Profile {
         profile
     }
 
-    /// Returns the effort to send, or `None` if none is sent.
+    /// Returns the effort to send, or `None` to send no effort.
     pub(super) fn effort(&self, level: ThinkingLevel) -> Option<&'static str> {
         self.efforts.word(level).filter(|_| self.reasons != Reasons::Never)
     }
 
-    /// Returns whether a temperature is accepted in a request at this level.
+    /// Returns whether a request at this level may have a temperature.
     pub(super) fn takes_temperature(&self, level: ThinkingLevel) -> bool {
         match self.reasons {
             Reasons::Never => true,

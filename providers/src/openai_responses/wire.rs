@@ -1,6 +1,6 @@
-//! The events of a Responses stream, parsed leniently and without copies.
+//! Events of a Responses stream, parsed leniently and without copies.
 //!
-//! Fields that only some events need are parsed in a second step: most `response` fields are not
+//! Fields that only some events need are parsed in a second step. Most `response` fields are not
 //! used, and an item of an unknown kind may have any shape.
 
 use loopwright_core::message::Usage;
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::lenient::{Count, Text};
 
-/// Starts the signature of a text; its phase follows: commentary or final answer.
+/// Prefix of the signature of a text. The text's phase follows: commentary or final answer.
 pub(super) const PHASE: &str = "phase:";
 
 /// One event of the stream, or a whole response.
@@ -42,7 +42,7 @@ pub(super) struct Event<'a> {
     pub(super) object: Text<'a>,
 }
 
-/// A response at its end.
+/// A response, as sent at its end.
 #[derive(Deserialize, Default)]
 pub(super) struct Response<'a> {
     #[serde(borrow, default)]
@@ -64,14 +64,14 @@ impl<'a> Response<'a> {
     }
 }
 
-/// The reason why a response is incomplete.
+/// The reason for an incomplete response.
 #[derive(Deserialize)]
 pub(super) struct Incomplete<'a> {
     #[serde(borrow, default)]
     pub(super) reason: Text<'a>,
 }
 
-/// An item of a response: a message, some reasoning, a call.
+/// An item of a response: a message, reasoning, or a call.
 #[derive(Deserialize, Default)]
 pub(super) struct Item<'a> {
     #[serde(borrow, rename = "type", default)]
@@ -118,12 +118,12 @@ pub(super) struct Part<'a> {
     pub(super) refusal: Text<'a>,
 }
 
-/// Parses this JSON, or returns the default if it has another shape.
+/// Parses this JSON. Returns the default if it has another shape.
 pub(super) fn read_or_default<'a, T: Deserialize<'a> + Default>(raw: Option<&'a RawValue>) -> T {
     raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
 }
 
-/// Token counts as reported.
+/// The token counts, as reported.
 #[derive(Deserialize, Clone, Copy)]
 pub(super) struct RawUsage {
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! The file of a recording: a header line, and a line for each exchange.
+//! The file of a recording: a header line, and one line per exchange.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -12,7 +12,7 @@ use super::request::{Change, RecordedRequest};
 
 const VERSION: u32 = 1;
 
-/// The first line.
+/// The header line.
 #[derive(Serialize, Deserialize)]
 struct Head {
     loopwright_recording: u32,
@@ -22,11 +22,11 @@ struct Head {
 /// One request and its reply.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Exchange {
-    /// Its number, from 1, in the order of the requests.
+    /// The position in the order of the requests, from 1.
     exchange: usize,
     request: Change,
     pub(super) events: Vec<ModelEvent>,
-    /// Its caller dropped the reply before its end.
+    /// `true` if the caller dropped the reply before its end.
     #[serde(rename = "left", default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) abandoned: bool,
 }
@@ -35,7 +35,7 @@ pub(super) struct Exchange {
 pub(super) struct Tape {
     path: PathBuf,
     file: File,
-    /// The length of all complete lines.
+    /// The total length of the complete lines, in bytes.
     length: u64,
     asked: RecordedRequest,
     exchanges: usize,
@@ -80,7 +80,7 @@ impl Tape {
         }
     }
 
-    /// Starts an exchange.
+    /// Starts the next exchange.
     pub(super) fn begin(&mut self, request: &ChatRequest) -> Exchange {
         self.exchanges += 1;
         let request = self.asked.next(request.into());
@@ -227,7 +227,7 @@ impl Recording {
     }
 }
 
-/// An error that no retry can fix.
+/// Returns an error that no retry can fix.
 fn refused(why: String) -> ModelError {
     ModelError::new(ModelErrorKind::InvalidRequest, why)
 }

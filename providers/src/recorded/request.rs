@@ -1,4 +1,4 @@
-//! Requests in the form in which they are recorded and compared.
+//! Requests in the form for recording and comparison.
 
 use loopwright_core::Message;
 use loopwright_core::message::MessageKind;
@@ -6,7 +6,7 @@ use loopwright_core::model::ChatRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// The last request.
+/// The last request, without the fields that may differ.
 #[derive(Debug, Default)]
 pub(super) struct RecordedRequest {
     settings: Value,
@@ -16,13 +16,13 @@ pub(super) struct RecordedRequest {
 /// The difference between a request and the one before it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Change {
-    /// Everything but the messages, or `None` if it is unchanged.
+    /// All fields except the messages; `None` if they are unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     settings: Option<Value>,
     /// The number of unchanged messages at the start.
     #[serde(rename = "kept", default, skip_serializing_if = "is_zero")]
     unchanged: usize,
-    /// The messages after those.
+    /// The messages after the unchanged ones.
     messages: Vec<Value>,
 }
 
@@ -54,8 +54,8 @@ impl From<&ChatRequest> for RecordedRequest {
     }
 }
 
-/// Returns the part of a message that the model receives: without usage and details for user
-/// interfaces.
+/// Returns the part of a message that the model receives. Usage and details for user interfaces are
+/// left out.
 fn meaning(message: &Message) -> Value {
     let mut value = serde_json::to_value(&message.body).unwrap_or_default();
     if let (Some(map), MessageKind::Assistant(_) | MessageKind::ToolResult(_)) =
@@ -77,7 +77,7 @@ impl RecordedRequest {
         change
     }
 
-    /// Applies a difference. Returns false if it keeps more messages than there are.
+    /// Applies a difference. Returns `false` if it keeps more messages than there are.
     pub(super) fn apply(&mut self, change: Change) -> bool {
         if change.unchanged > self.messages.len() {
             return false;
@@ -126,7 +126,7 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Returns the text around the character with this index.
+/// Returns the text around the character at this index.
 fn excerpt(text: &str, at: usize) -> String {
     let (begin, length) = (at.saturating_sub(30), text.chars().count());
     let fragment: String = text.chars().skip(begin).take(90).collect();

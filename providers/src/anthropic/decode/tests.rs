@@ -33,7 +33,7 @@ fn start(index: u32, block: &str) -> String {
     format!(r#"{{"type":"content_block_start","index":{index},"content_block":{block}}}"#)
 }
 
-/// Returns a start of a message that has this block already.
+/// Returns a `message_start` that already contains `block`.
 fn begin_with(block: &str) -> String {
     format!(r#"{{"type":"message_start","message":{{"content":[{block}]}}}}"#)
 }

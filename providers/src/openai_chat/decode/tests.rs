@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns the events of these payloads in short form; `EOF` ends the stream.
+/// Returns the events of these payloads in short form. `EOF` ends the stream.
 fn decode(payloads: &[&str]) -> Vec<String> {
     let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
     for payload in payloads {
@@ -165,7 +165,7 @@ fn the_last_usage_counts() {
     assert_eq!(out.pop_back(), Some(ModelEvent::Done { stop: StopReason::Stop, usage }));
 }
 
-/// Plain text is not parsed if the text around it is known; the result is the same.
+/// Plain text is not parsed if the text around it is known. The result must be the same.
 #[test]
 fn plain_text_is_read_as_any_other() {
     for text in

@@ -103,7 +103,7 @@ fn a_tool_is_strict_where_it_and_the_server_can_be() {
     let tool = |name, schema: &Value| Arc::new(ToolSpec::with_schema(name, "", schema.clone()));
     request.tools = Arc::new(ToolList::new(vec![tool("closed", &closed), tool("open", &open)]));
     let tools = |host| {
-        // The cached bytes of one codec are not used by another.
+        // One codec does not use the cached bytes of another.
         let settings = Settings { profile: Profile::of_host(host), ..Settings::new("m") };
         let body: Value = serde_json::from_slice(&encode(&request, &settings)).unwrap();
         [0, 1].map(|at| body["tools"][at]["function"].clone())

@@ -52,7 +52,7 @@ fn encoded(request: &ChatRequest) -> Value {
     encoded_with(request, &Settings::new("m"))
 }
 
-/// Returns the kinds of the items into which a message of this model is encoded.
+/// Returns the kinds of the items that encode a message of this model.
 fn kinds(parts: Vec<ContentPart>) -> Vec<String> {
     let body = encoded(&request(vec![assistant("m", parts)]));
     let items = body["input"]
