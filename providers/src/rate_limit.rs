@@ -67,7 +67,7 @@ impl<M: ChatModel> ChatModel for RateLimit<M> {
     }
 }
 
-/// Limits of requests and tokens per minute. Clones share the limits.
+/// The limits of requests and tokens per minute. Clones share the limits.
 ///
 /// Each limit is a token bucket with one minute's quota, as at most providers. It starts full and
 /// fills evenly, so a whole quota may be used at once. Requests are sent in order of arrival, even

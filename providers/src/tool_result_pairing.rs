@@ -24,7 +24,7 @@ pub(crate) fn pair_tool_results(messages: &[Arc<Message>]) -> Cow<'_, [Arc<Messa
     let mut rest = messages.iter().filter(|message| message.is_for_model()).peekable();
     while let Some(message) = rest.next() {
         if message.as_tool_result().is_some() {
-            continue; // those of the previous calls have been taken
+            continue; // results of the previous calls have already been taken
         }
         pairs.push(message.clone());
         let Some(reply) = message.as_assistant() else {

@@ -7,7 +7,7 @@ use loopwright_core::model::ChatRequest;
 
 use crate::tool_result_pairing::pair_tool_results;
 
-/// Names that a format uses.
+/// The names that a format uses.
 pub(crate) struct Names {
     /// The role of the model.
     pub(crate) model: &'static str,

@@ -1,4 +1,5 @@
-//! JSON without duplicate fields: it is undefined which of them a server uses.
+//! JSON without duplicate fields. If a field appears twice, it is undefined which one a server
+//! uses.
 
 use std::fmt;
 

@@ -1,13 +1,13 @@
-//! Requests that models refuse, according to their documentation and their servers' responses;
-//! independent of the tables that the encoders use.
+//! Requests that models refuse, according to their documentation and their servers' responses.
+//! Independent of the encoders' tables.
 
 /// The options that one of OpenAI's models accepts.
 pub(crate) struct OpenAi {
-    /// The accepted efforts; empty if it does not reason.
+    /// The accepted efforts; empty if the model does not reason.
     pub(crate) efforts: &'static [&'static str],
     /// The default effort, which is never sent.
     pub(crate) usual: &'static str,
-    /// Whether Chat Completions refuses any effort but `none` together with tools.
+    /// `true` if Chat Completions refuses any effort but `none` together with tools.
     pub(crate) none_beside_tools: bool,
 }
 
@@ -47,15 +47,15 @@ pub(crate) fn openai(name: &str) -> OpenAi {
 pub(crate) struct Claude {
     /// The accepted types of `thinking`.
     pub(crate) thinking: &'static [&'static str],
-    /// Whether it thinks by default.
+    /// `true` if the model thinks by default.
     pub(crate) thinks: bool,
-    /// Whether a tool call can be forced while it does not think; for the model that always thinks,
-    /// also then.
+    /// `true` if a tool call can be forced while the model does not think, or always for the model
+    /// that always thinks.
     pub(crate) forced: bool,
     pub(crate) temperature: bool,
 }
 
-/// Returns Anthropic's documentation of the model `name`; other models accept everything.
+/// Returns Anthropic's documentation of the model `name`. Other models accept everything.
 pub(crate) fn claude(name: &str) -> Claude {
     let any = Claude {
         thinking: &["enabled", "adaptive", "disabled"],

@@ -22,7 +22,7 @@ pub(crate) enum Server {
 }
 
 impl Server {
-    /// Returns the server at this host or of this provider.
+    /// Returns the server with this host or provider.
     pub(crate) fn of(name: &str) -> Server {
         match name {
             "openai" | "api.openai.com" | "azure" => Server::OpenAi,
@@ -193,7 +193,7 @@ fn tools(wrong: &mut Wrong, body: &Value, server: Server) {
         wrong.object("a tool", tool, &["type", "function"], &[]);
         wrong.one_of("a tool's type", &tool["type"], &["function"]);
         let function = &tool["function"];
-        // Other servers may accept it; their rules are not known.
+        // Other servers may accept it; their rules are unknown.
         let own: &[&str] =
             if server == Server::OpenAi { &["description", "strict"] } else { &["description"] };
         wrong.object("a function", function, &["name", "parameters"], own);

@@ -116,8 +116,8 @@ fn input(wrong: &mut Wrong, input: &Value) {
     for (at, item) in items.iter().enumerate() {
         let path = format!("input[{at}]");
         let kind = item["type"].as_str().unwrap_or_default();
-        // Calls of a batch are consecutive, possibly with reasoning between them, and followed by
-        // their results.
+        // Calls of a batch are consecutive, possibly with reasoning between them. Their results
+        // follow.
         let results_begin = kind == "function_call_output"
             && (at == 0 || items[at - 1]["type"] != "function_call_output");
         if results_begin {

@@ -1,7 +1,7 @@
-//! Strict checkers of requests, one per API: the requirements of its documentation, and those that
-//! its server enforces in addition.
+//! Strict checkers of requests, one per API. They check the documented requirements, and others
+//! that the server enforces.
 //!
-//! Each has tests that show that it refuses malformed requests.
+//! Tests show that each checker refuses malformed requests.
 
 pub(crate) mod anthropic;
 pub(crate) mod gemini;
@@ -41,7 +41,7 @@ impl Wrong {
         }
     }
 
-    /// Checks an object that has these fields and no others.
+    /// Checks an object that has exactly these fields.
     fn object<'a>(
         &mut self,
         path: &str,
@@ -65,14 +65,14 @@ impl Wrong {
         Some(object)
     }
 
-    /// Checks a list that is not empty.
+    /// Checks a non-empty list.
     fn list<'a>(&mut self, path: &str, value: &'a Value) -> &'a [Value] {
         let list = value.as_array().map(Vec::as_slice).unwrap_or_default();
         self.unless(!list.is_empty(), path, format!("is no list, or an empty one: {value}"));
         list
     }
 
-    /// Checks a text that is not blank.
+    /// Checks a non-blank text.
     fn text(&mut self, path: &str, value: &Value) {
         self.unless(
             value.as_str().is_some_and(|text| !text.trim().is_empty()),
@@ -185,7 +185,7 @@ impl Wrong {
     }
 }
 
-/// Turns a valid body into an invalid one.
+/// A change that makes a valid body invalid.
 #[cfg(test)]
 type Change = fn(&mut Value);
 

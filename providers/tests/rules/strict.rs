@@ -1,5 +1,5 @@
 //! Rules of the schema of a strict tool: "Supported schemas" in OpenAI's guide to structured
-//! outputs, and in Azure's, which supports fewer keywords.
+//! outputs, and in Azure's guide, which supports fewer keywords.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ const WORDS: &[&str] = &[
 ];
 const TYPES: &[&str] = &["string", "number", "integer", "boolean", "object", "array", "null"];
 
-/// Counts of what is limited in a schema.
+/// Counts of the limited parts of a schema.
 #[derive(Default)]
 struct Counted {
     properties: usize,

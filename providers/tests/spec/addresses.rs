@@ -1,4 +1,4 @@
-//! Addresses that others choose: only some of them are connected to.
+//! Addresses that others choose: only allowed ones are connected to.
 
 use std::net::IpAddr;
 
@@ -22,15 +22,15 @@ fn port(server: &Server) -> String {
     server.url().trim_end_matches("/v1/").rsplit(':').next().unwrap().to_owned()
 }
 
-/// Checks that nobody has connected: a connection made now is the first one.
+/// Checks that nobody has connected: a connection made now is the first.
 async fn is_unasked(server: &Server) {
     let own = TcpStream::connect(("127.0.0.1", port(server).parse().unwrap())).await.unwrap();
     let first = server.accept_stream().await;
     assert_eq!(first.peer_addr().unwrap(), own.local_addr().unwrap(), "a connection was made");
 }
 
-/// C257: an address that is not allowed is not connected to, however it is written, and neither is
-/// one that a name resolves to.
+/// C257: an address that is not allowed is not connected to, in any notation. Neither is such an
+/// address of a name.
 #[tokio::test]
 async fn only_allowed_addresses_are_connected_to() {
     let server = Server::start().await;
@@ -66,7 +66,7 @@ async fn only_allowed_addresses_are_connected_to() {
     }
 }
 
-/// C257: what is allowed is reached, by its address and by its name, at each attempt.
+/// C257: allowed addresses are reached, by address and by name, at each attempt.
 #[tokio::test]
 async fn allowed_addresses_are_reached() {
     let server = Server::start().await;
@@ -79,7 +79,7 @@ async fn allowed_addresses_are_reached() {
     }
 }
 
-/// C257: an answer that points elsewhere is not followed.
+/// C257: a redirect to another server is not followed.
 #[tokio::test]
 async fn redirects_are_not_followed() {
     let (server, inner) = (Server::start().await, Server::start().await);

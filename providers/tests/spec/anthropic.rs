@@ -57,13 +57,13 @@ async fn a_reply_is_streamed_and_the_key_is_where_it_belongs() {
         ModelEvent::BlockEnd { block: 0, signature: None },
         ModelEvent::Done { stop: StopReason::Stop, usage: Usage::new(5, 2) },
     ];
-    // How often usage is reported before the end depends on how the events arrive.
+    // The number of usage reports before the end depends on the timing of the events.
     events.retain(|event| !matches!(event, ModelEvent::Usage(_)));
     assert_eq!(events, expected);
 }
 
-/// The instruction to call a tool is part of one request only; thinking after it would be refused
-/// in the next one.
+/// The instruction to call a tool is part of one request only. The next request would be refused if
+/// it contained the thinking after it.
 #[tokio::test]
 async fn what_was_thought_after_words_that_do_not_stay_is_not_signed() {
     let signatures = async |choice: ToolChoice| {

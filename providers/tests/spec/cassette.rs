@@ -1,4 +1,5 @@
-//! A cassette of an agent whose model is behind a real socket, replayed when the server is gone.
+//! A cassette of an agent whose model is behind a real socket, replayed after the server has
+//! stopped.
 
 use loopwright_core::testing::{Cassette, TestTool};
 use loopwright_core::tool::Effect;
@@ -34,8 +35,8 @@ async fn session(cassette: &Cassette, url: &str, look: TestTool) -> (String, Vec
     (outcome.text, deltas)
 }
 
-/// C174: Replies over HTTP are replayed with the same deltas when there is no server any more, and
-/// neither the key nor a header is in the file.
+/// C174: Replies over HTTP are replayed with the same deltas after the server has stopped. The file
+/// contains neither the key nor a header.
 #[tokio::test]
 async fn a_session_over_http_is_replayed_without_the_server() {
     let folder = tempfile::tempdir().unwrap();

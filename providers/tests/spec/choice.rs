@@ -38,7 +38,7 @@ const GEMINI: &[&str] = &[concat!(
     r#""usageMetadata":{"promptTokenCount":10000,"candidatesTokenCount":500}}"#,
 )];
 
-/// Sends a request to the model `id` at a server that replies with `payloads`. Returns the head and
+/// Sends a request to the model `id` on a server that replies with `payloads`. Returns the head and
 /// the body of the request, and the cost of the reply.
 async fn asked(id: &str, payloads: &[&str], catalogue: &Catalogue) -> (String, Value, Option<f64>) {
     let server = Server::start().await;

@@ -19,7 +19,7 @@ async fn answer(http: &mut Exchange, body: &Value) {
     http.answer("200 OK", "connection: close\r\n", &body.to_string()).await;
 }
 
-/// Returns the response with a vector for each text of the request, in reverse order: that of
+/// Returns the response with a vector for each text of the request, in reverse order. The vector of
 /// `text 5` is `[5, 1]`.
 fn vectors(request: &Value) -> Value {
     let vector = |text: &Value| {
@@ -74,7 +74,7 @@ async fn a_failure_that_may_pass_is_retried() {
     assert_eq!(embedded.unwrap(), [[1.0, 1.0]]);
 }
 
-/// C182: the error names the server and what to do, and contains no key.
+/// C182: the error names the server and the remedy, and contains no key.
 #[tokio::test]
 async fn a_final_failure_says_what_was_wrong() {
     let one =
@@ -100,7 +100,7 @@ async fn a_final_failure_says_what_was_wrong() {
     }
 }
 
-/// C182: after the last attempt the error is returned, also if the server does not answer.
+/// C182: after the last attempt the error is returned, even if the server does not answer.
 #[tokio::test]
 async fn the_attempts_are_bounded() {
     let server = Server::start().await;

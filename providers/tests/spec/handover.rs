@@ -1,7 +1,7 @@
 //! A conversation that changes to another provider and back, for every ordered pair of APIs.
 //!
-//! Every request follows the rules of its API. Signatures are sent only to the provider that made
-//! them, byte for byte; text is sent to all.
+//! Every request follows the rules of its API. Signatures are sent, byte for byte, only to the
+//! provider that made them. Text is sent to all.
 
 mod apis;
 
@@ -18,7 +18,7 @@ use loopwright_patterns::PiPattern;
 use self::apis::{APIS, Api};
 use crate::server::Server;
 
-/// Two models, of which one is active.
+/// Two models, one of which is active.
 struct Either {
     models: [Box<dyn ChatModel>; 2],
     now: Arc<AtomicUsize>,
@@ -39,7 +39,7 @@ struct City {
     city: String,
 }
 
-/// Sends three prompts, to the first model, the second and the first again; each is answered with
+/// Sends three prompts: to the first model, the second, and the first again. Each is answered with
 /// calls and then with text. Returns the six requests.
 async fn talk(first: &Api, second: &Api) -> Vec<String> {
     let server = Server::start().await;

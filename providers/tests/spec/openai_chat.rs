@@ -86,7 +86,7 @@ async fn a_reply_with_a_call_is_streamed() {
         ModelEvent::BlockEnd { block: 1, signature: None },
         ModelEvent::Done { stop: StopReason::ToolCalls, usage: Usage::new(5, 2) },
     ];
-    // How often usage is reported before the end depends on how the events arrive.
+    // The number of usage reports before the end depends on the timing of the events.
     events.retain(|event| !matches!(event, ModelEvent::Usage(_)));
     assert_eq!(events, expected);
 }

@@ -51,7 +51,7 @@ async fn quirk_21_a_reply_is_over_at_its_last_event_though_the_body_stays_open()
     assert_eq!(events, expected);
 }
 
-/// C147: This API has no stop texts, so a request with some fails before it is sent.
+/// C147: This API has no stop texts, so a request with stop texts fails before it is sent.
 #[tokio::test]
 async fn a_request_with_stop_texts_is_not_sent() {
     let model = OpenAiResponses::builder("m").base_url("http://127.0.0.1:1").build().unwrap();

@@ -1,4 +1,4 @@
-//! The options of a request, in every format: each combination follows the rules of its API, and
+//! The options of a request, in every format. Each combination follows the rules of its API, and
 //! each option reaches the server.
 
 mod merge;
@@ -83,7 +83,7 @@ fn combinations_of_options_are_legal_requests_for_every_model() {
     let (combinations, models) = (combinations(), models());
     assert!(combinations.len() == 6 * 4 * 16 && models.len() > 90, "{} models", models.len());
     for (at, model) in models.into_iter().enumerate() {
-        // A third of them for each model: each pair of options occurs, and each option with each
+        // Each model gets a third of them. Each pair of options occurs, and each option with each
         // model.
         combinations.iter().skip(at % 3).step_by(3).for_each(|request| drop(body(request, model)));
     }
@@ -421,7 +421,7 @@ fn usage_has_what_the_cache_gave_and_took_and_what_the_reasoning_cost() {
 }
 
 /// A request with tools at Azure, which uses Responses by default, and the error of Chat
-/// Completions if that is selected.
+/// Completions if that format is selected.
 #[test]
 fn azure_speaks_responses_and_in_chat_completions_tools_go_before_an_effort() {
     assert_eq!(Provider::named("azure").unwrap().wire, Wire::OpenAiResponses);

@@ -47,8 +47,8 @@ fn refused(path: &PathBuf) -> String {
     Recorded::replay(path).unwrap_err().message
 }
 
-/// Returns two requests of a conversation: `hello`, and the same followed by a reply and another
-/// message.
+/// Returns two requests of a conversation: `hello`, and the same request followed by a reply and
+/// another message.
 fn conversation() -> [ChatRequest; 2] {
     let reply =
         AssistantMessage::new(vec![ContentPart::Text { text: "Hi".into(), signature: None }])

@@ -1,4 +1,4 @@
-//! A server that replies to each request as the test directs.
+//! A server whose replies the test controls.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -8,11 +8,11 @@ pub(crate) struct Server(TcpListener);
 
 /// A connection whose request has been read.
 pub(crate) struct Exchange {
-    /// The head as received.
+    /// The request's head, as received.
     pub(crate) head: String,
-    /// The body as received.
+    /// The request's body, as received.
     pub(crate) raw: String,
-    /// The body as JSON.
+    /// The request's body, parsed.
     pub(crate) body: serde_json::Value,
     stream: TcpStream,
 }
@@ -28,7 +28,7 @@ impl Server {
         format!("http://{}/v1/", self.0.local_addr().unwrap())
     }
 
-    /// Accepts a connection and reads nothing.
+    /// Accepts a connection, without reading from it.
     pub(crate) async fn accept_stream(&self) -> TcpStream {
         self.0.accept().await.unwrap().0
     }
@@ -92,7 +92,7 @@ impl Exchange {
         self.stream.write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).await.unwrap();
     }
 
-    /// Ends the stream regularly.
+    /// Ends the stream as specified by HTTP.
     pub(crate) async fn end(&mut self) {
         self.stream.write_all(b"0\r\n\r\n").await.unwrap();
     }

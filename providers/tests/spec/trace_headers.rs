@@ -8,7 +8,7 @@ use loopwright_providers::OpenAiChat;
 use crate::kit::request;
 use crate::server::Server;
 
-/// C396: A request carries the headers of its trace; without a trace there are none.
+/// C396: A request carries the headers of its trace. Without a trace it has none of these headers.
 #[tokio::test]
 async fn a_request_carries_the_headers_of_its_trace() {
     let server = Server::start().await;

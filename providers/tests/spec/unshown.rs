@@ -1,4 +1,4 @@
-//! Output that a reply cannot hold: it is reported as text.
+//! Output that a reply cannot hold. It is reported as text.
 
 use loopwright_core::message::StopReason;
 use serde_json::json;

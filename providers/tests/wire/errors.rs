@@ -1,4 +1,4 @@
-//! Every recorded error body, and every message for a request that is too large.
+//! All recorded error bodies, and all messages for a request that is too large.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,8 +17,8 @@ fn kind(expected: &Value) -> ModelErrorKind {
         ("auth", _) => Auth,
         ("context_overflow", _) => ContextOverflow,
         ("invalid_request" | "not_found", _) => InvalidRequest,
-        // A single request exceeds the limit per minute: waiting does not help, so the request is
-        // invalid. Any other limit that waiting does not lift is a quota.
+        // A single request exceeds the limit per minute. Waiting does not help, so the request is
+        // invalid. Other limits that waiting does not lift are quotas.
         ("rate_limit", false)
             if expected["message"].as_str().is_some_and(|m| m.starts_with("Request too large")) =>
         {
@@ -71,12 +71,12 @@ fn every_error_body_is_classified_as_expected() {
     verdict("error bodies", recordings.len(), &wrong);
 }
 
-/// Returns the error for a provider's message, sent in the way that the provider sends it.
+/// Returns the error for a provider's message, in the form that the provider sends.
 fn as_it_comes(example: &Value) -> ModelError {
     let (message, status) =
         (example["message"].as_str().unwrap(), example["status"].as_u64().unwrap());
     if status == 200 {
-        // Not the message of an error, but the finish reason of a stream.
+        // The finish reason of a stream, not the message of an error.
         let chunk = json!({"choices": [{"delta": {}, "finish_reason": message}]}).to_string();
         let (mut decoder, mut out) = (Decoder::new(endpoint()), Default::default());
         decoder.decode(&chunk, &mut out);

@@ -1,4 +1,5 @@
-//! The wire formats with a codec, as a table: how the expectations of a recording map to our types.
+//! The wire formats with a codec, as a table that maps the expectations of a recording to our
+//! types.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,25 +15,25 @@ use serde_json::Value;
 
 /// One wire format.
 pub(crate) struct Format {
-    /// The name of its folder.
+    /// The name of the format's folder.
     pub(crate) name: &'static str,
     pub(crate) decoder: fn() -> AnyDecoder,
-    /// Returns how a reply with this `stop_reason` ends, with or without calls.
+    /// Maps a `stop_reason` to the end of a reply, with or without calls.
     pub(crate) end: fn(&str, bool) -> End,
     /// Converts `expected.usage`.
     pub(crate) usage: fn(&Reported) -> Usage,
-    /// Returns whether a stream that is cut after this payload is complete.
+    /// Returns whether a stream that is cut off after this payload is complete.
     pub(crate) is_terminal: fn(&str) -> bool,
 }
 
-/// How a reply ends.
+/// The end of a reply.
 #[derive(Debug, PartialEq)]
 pub(crate) enum End {
     Done(StopReason),
     Fails(ModelErrorKind),
 }
 
-/// Token counts of a recording; missing ones are zero.
+/// Token counts of a recording. Missing counts are zero.
 #[derive(Default)]
 pub(crate) struct Reported {
     pub(crate) input: u64,
@@ -96,7 +97,7 @@ fn json(payload: &str) -> Value {
     serde_json::from_str(payload).unwrap_or(Value::Null)
 }
 
-/// The calls decide if the label only says that the reply is over.
+/// Returns the end that the calls imply, for labels that only mark the end.
 fn finished(calls: bool) -> End {
     End::Done(if calls { StopReason::ToolCalls } else { StopReason::Stop })
 }
@@ -113,8 +114,8 @@ mod chat {
         }
     }
 
-    /// The prompt tokens include cached ones, ours do not. The completion tokens include reasoning;
-    /// xAI counts it separately, which its total shows.
+    /// Converts counts: the prompt tokens include cached ones, ours do not. The completion tokens
+    /// include reasoning, except at xAI, as its total shows.
     pub(super) fn usage(reported: &Reported) -> Usage {
         let Reported { input, output, cache_read, cache_write, reasoning, total } = *reported;
         let output = if input + output + reasoning == total { output + reasoning } else { output };
@@ -123,7 +124,7 @@ mod chat {
             .reasoning(reasoning)
     }
 
-    /// Many servers omit `[DONE]`, at least sometimes: the finish reason is sufficient.
+    /// Accepts a finish reason, because many servers omit `[DONE]`, at least sometimes.
     pub(super) fn is_terminal(payload: &str) -> bool {
         let finished = |choice: &Value| choice["index"] != 1 && choice["finish_reason"].is_string();
         payload == "[DONE]"
@@ -136,12 +137,13 @@ mod chat {
 mod responses {
     use super::*;
 
-    /// The recordings contain one reason for an incomplete response, the length.
+    /// Maps the only reason for an incomplete response in the recordings, the length.
     pub(super) fn end(raw: &str, calls: bool) -> End {
         if raw == "incomplete" { End::Done(StopReason::Length) } else { finished(calls) }
     }
 
-    /// The input tokens include cached ones, ours do not. The output tokens include reasoning.
+    /// Converts counts: the input includes cached tokens, ours does not. The output includes
+    /// reasoning.
     pub(super) fn usage(reported: &Reported) -> Usage {
         let Reported { input, output, cache_read, cache_write, reasoning, .. } = *reported;
         Usage::new(input - cache_read - cache_write, output)
@@ -160,7 +162,8 @@ mod responses {
 mod anthropic {
     use super::*;
 
-    /// A turn that the provider paused is complete here: only a client can continue it.
+    /// Maps the end of a turn. A paused turn counts as complete, because only a client can continue
+    /// it.
     pub(super) fn end(raw: &str, calls: bool) -> End {
         match raw {
             "max_tokens" => End::Done(StopReason::Length),
@@ -169,8 +172,8 @@ mod anthropic {
         }
     }
 
-    /// As in our types, the input excludes cache reads and writes, and the output includes
-    /// thinking.
+    /// Converts counts: like ours, the input excludes cache reads and writes, and the output
+    /// includes thinking.
     pub(super) fn usage(reported: &Reported) -> Usage {
         let Reported { input, output, cache_read, cache_write, reasoning, .. } = *reported;
         Usage::new(input, output).cache(cache_read, cache_write).reasoning(reasoning)
@@ -184,7 +187,7 @@ mod anthropic {
 mod gemini {
     use super::*;
 
-    /// A blocked prompt has no finish reason, and is the only such stream that ends regularly.
+    /// Maps the end. A blocked prompt is the only regular stream without a finish reason.
     pub(super) fn end(raw: &str, calls: bool) -> End {
         match raw {
             "MAX_TOKENS" => End::Done(StopReason::Length),
@@ -197,8 +200,9 @@ mod gemini {
         }
     }
 
-    /// The output excludes thinking, ours includes it. The rest of the total is the input,
-    /// including what the provider's own tools read, which is only in the raw usage of a recording.
+    /// Converts counts: the output excludes thinking, ours includes it. The rest of the total is
+    /// the input, including input of the provider's own tools, which only the raw usage of a
+    /// recording states.
     pub(super) fn usage(reported: &Reported) -> Usage {
         let Reported { output, cache_read, cache_write, reasoning, total, .. } = *reported;
         let output = output + reasoning;

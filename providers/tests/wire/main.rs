@@ -1,5 +1,5 @@
-//! Recorded traffic replayed through the codecs, and recorded sessions through a whole agent:
-//! `cargo test --test wire`, not part of plain `cargo test`.
+//! Recorded traffic replayed through the codecs, and recorded sessions replayed through a whole
+//! agent: `cargo test --test wire`, not part of plain `cargo test`.
 //!
 //! Reads `$LOOPWRIGHT_SHARED/wire` and `/vectors` (by default `shared` beside the repository) and
 //! fails if they are empty. `-- --nocapture` shows a line per recording. `LOOPWRIGHT_SEED` repeats

@@ -25,8 +25,8 @@ pub(crate) fn read(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
 }
 
-/// Returns every `NAME.json` of a folder with its `NAME.EXTENSION`, sorted by name. Panics if there
-/// is none.
+/// Returns every `NAME.json` of a folder with its `NAME.EXTENSION`, sorted by name. Panics if the
+/// folder has none.
 pub(crate) fn recordings(folder: &str, extension: &str) -> Vec<Recording> {
     let folder = shared(folder);
     let entries =
@@ -49,7 +49,7 @@ pub(crate) fn recordings(folder: &str, extension: &str) -> Vec<Recording> {
     recordings
 }
 
-/// Panics with all failures, if there are any.
+/// Panics with all failures, if any.
 pub(crate) fn verdict(what: &str, checked: usize, wrong: &[String]) {
     println!("{what}: {} of {checked} as expected", checked - wrong.len());
     assert!(checked > 0, "{what}: nothing to check");

@@ -1,4 +1,5 @@
-//! A minimal fold of model events, and its comparison with the expectations of a recording.
+//! A minimal reply built from model events, and its comparison with the expectations of a
+//! recording.
 
 use std::collections::VecDeque;
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use crate::formats::{End, Format, Reported};
 
-/// The start of the text that reports content which is not in a reply.
+/// The start of the text that reports content missing from a reply.
 const NOTE: &str = "[The reply has content that cannot be shown: ";
 
 /// A reply, possibly incomplete.
@@ -42,8 +43,8 @@ impl Reply {
         Reply::fold(out)
     }
 
-    /// Folds the events. Fails if they are out of order: a delta without a started block, or not
-    /// exactly one end.
+    /// Builds a reply from the events. Fails if they are out of order: a delta without a started
+    /// block, or any number of ends other than one.
     fn fold(events: VecDeque<ModelEvent>) -> Result<Reply, String> {
         let (mut blocks, mut end) = (Vec::<Block>::new(), None);
         for event in events {
@@ -71,7 +72,7 @@ impl Reply {
                     (block.open, block.signature) = (false, signature.map(|s| s.to_string()));
                 }
                 ModelEvent::Withdrawn => blocks.clear(),
-                // What was used so far; the end of the reply has the whole.
+                // The usage so far. The end of the reply has the total.
                 ModelEvent::Usage(_) => {}
                 ModelEvent::Done { stop, usage } => end = Some(Ok((stop, usage))),
                 ModelEvent::Error(error) => end = Some(Err(error)),
@@ -85,7 +86,7 @@ impl Reply {
         Ok(Reply { blocks, end })
     }
 
-    /// Returns whether it equals `whole`, except for what only the end reports.
+    /// Returns whether this reply equals `whole`, except for data that only the end reports.
     pub(crate) fn says(&self, whole: &Reply) -> bool {
         self.begins(whole) && self.blocks.len() == whole.blocks.len() && {
             let mut pairs = self.blocks.iter().zip(&whole.blocks);
@@ -93,7 +94,7 @@ impl Reply {
         }
     }
 
-    /// Returns whether it is a prefix of `whole`.
+    /// Returns whether this reply is a prefix of `whole`.
     pub(crate) fn begins(&self, whole: &Reply) -> bool {
         let mut pairs = self.blocks.iter().zip(&whole.blocks);
         self.blocks.len() <= whole.blocks.len()
@@ -110,13 +111,13 @@ impl Reply {
             .collect()
     }
 
-    /// Returns the signatures of the blocks of some kind, as printed.
+    /// Returns the signatures of the blocks of some kind, in printable form.
     fn signatures(&self, of: impl Fn(&BlockKind) -> bool) -> String {
         let blocks = self.blocks.iter().filter(|block| of(&block.kind));
         format!("{:?}", blocks.filter_map(|block| block.signature.as_deref()).collect::<Vec<_>>())
     }
 
-    /// Returns the differences from `expected` as text; empty if there are none.
+    /// Returns the differences from `expected` as text. The list is empty if there are none.
     pub(crate) fn differs(&self, format: &Format, expected: &Value) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut check = |what: &str, got: String, want: String| {
@@ -146,7 +147,8 @@ impl Reply {
         let of_text: Vec<_> =
             list(expected, "text_signatures").iter().filter_map(Value::as_str).collect();
         if !responses {
-            // There a text's signature is the phase of its message, which recordings lack.
+            // In this format, a text's signature is the phase of its message, which recordings
+            // lack.
             check(
                 "signatures of texts",
                 self.signatures(|kind| *kind == BlockKind::Text),
@@ -159,8 +161,8 @@ impl Reply {
         let got: Vec<String> =
             thoughts.filter_map(|block| block.signature.as_deref().map(item_id)).collect();
         if responses && !list(expected, "server_tools").is_empty() {
-            // Thinking before one of the provider's own tools has none, because it is not sent
-            // back.
+            // Thinking before one of the provider's own tools has no signature, because it is not
+            // sent back.
             of_thoughts.retain(|one| got.contains(one));
         }
         let details: Vec<String> = list(expected, "thinking_blocks")
@@ -185,7 +187,7 @@ impl Reply {
         let got = self.signatures(|kind| matches!(kind, BlockKind::ToolCall { .. }));
         check("signatures of calls", got, format!("{of_calls:?}"));
         let want: Vec<String> = calls.iter().map(expected_call).collect();
-        // Where the provider gave no id, there may be none or a synthetic one; ids are unique.
+        // If the provider gave no id, it may be missing or synthetic. All ids are unique.
         let ids = calls.iter().map(|call| call["id"].is_string()).chain(std::iter::repeat(true));
         let blocks =
             self.blocks.iter().filter(|block| matches!(block.kind, BlockKind::ToolCall { .. }));
@@ -208,7 +210,7 @@ impl Reply {
             (Err(error), Ok(End::Fails(kind))) => {
                 check("error", format!("{:?}", error.kind), format!("{kind:?}"))
             }
-            // Our errors carry no usage, and the tests of error bodies check their kind.
+            // Our errors carry no usage. The tests of error bodies check their kind.
             (Err(error), Err(message)) if error.message.contains(&message) => {}
             (got, want) => check("end", format!("{got:?}"), format!("{want:?}")),
         }
@@ -221,7 +223,7 @@ impl Block {
         if let BlockKind::ToolCall { id, .. } = &self.kind { Some(id) } else { None }
     }
 
-    /// Returns a call: its id if the provider gave one, its name, and its arguments as a JSON
+    /// Returns a call: its id if the provider gave it one, its name, and its arguments as a JSON
     /// value, or as text if they are invalid.
     fn call(&self, given: bool) -> Option<String> {
         let BlockKind::ToolCall { id, name } = &self.kind else {
@@ -239,7 +241,7 @@ fn open(blocks: &mut [Block], number: u32) -> Result<&mut Block, String> {
     block.ok_or_else(|| format!("a piece of block {number}, which is not open"))
 }
 
-/// Providers differ in the spaces between arguments, so they are compared as values.
+/// Returns a call, with its arguments as a value, because providers put different spaces in them.
 fn expected_call(call: &Value) -> String {
     let arguments = match &call["arguments"] {
         Value::Null => words(&call["arguments_raw"]),
@@ -248,7 +250,7 @@ fn expected_call(call: &Value) -> String {
     format!("{} {} {arguments}", words(&call["id"]), words(&call["name"]))
 }
 
-/// Returns the expected end: how a reply ends, or the message of an error in the stream.
+/// Returns the expected end, or the message of an error in the stream.
 fn expected_end(format: &Format, expected: &Value, calls: bool) -> Result<End, String> {
     if !expected["error"].is_null() {
         return Err(words(&expected["error"]["message"]));
@@ -261,7 +263,7 @@ fn expected_end(format: &Format, expected: &Value, calls: bool) -> Result<End, S
     }
 }
 
-/// Returns the signature of a thinking block; redacted thinking is marked as such; a whole item is
+/// Returns the signature of a thinking block. Redacted thinking is marked. A whole item is
 /// represented by its id.
 fn signature(block: &Value) -> Option<String> {
     match &block["data"] {
@@ -285,8 +287,8 @@ fn item_id(signature: &str) -> String {
     item["id"].as_str().unwrap_or(signature).to_owned()
 }
 
-/// Returns the names of the content that is reported as missing: media always, and all content that
-/// is neither text nor a call if there is nothing else.
+/// Returns the names of the content that is reported as missing: media always, and other content if
+/// the reply has neither text nor a call.
 fn missing(expected: &Value) -> Option<String> {
     let name = |tool: &Value| match &tool["type"] {
         kind if kind == "inlineData" => words(&tool["name"]),
@@ -303,8 +305,8 @@ fn missing(expected: &Value) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Returns the sum of the requests that the provider made for the reply, if it lists them: the
-/// expected usage has only the last one.
+/// Returns the sum of the requests that the provider made for the reply, if it lists them. The
+/// expected usage covers only the last one.
 fn all_requests(expected: &Value) -> Option<Usage> {
     let requests = expected["usage_raw"]["iterations"].as_array()?;
     let sum = |key: &str| requests.iter().filter_map(|one| one[key].as_u64()).sum();

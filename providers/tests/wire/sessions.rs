@@ -1,6 +1,5 @@
-//! Every recorded tool session, replayed through a whole agent: each of its requests follows the
-//! rules of its API, has the same contents as the recorded one, and returns signed data byte for
-//! byte.
+//! All recorded tool sessions, replayed through a whole agent. Each request follows the rules of
+//! its API, has the same contents as the recorded one, and returns signed data byte for byte.
 
 mod recorded;
 #[path = "../spec/server.rs"]
@@ -68,7 +67,7 @@ async fn every_session_is_replayed_through_the_whole_agent() {
 }
 
 /// Runs the agent against a server that replays the recorded turns. Returns the number of
-/// signatures that were sent back.
+/// signatures sent back.
 async fn replay<F: WireFormat>(
     session: &Session,
     pattern: impl BehaviorPattern + 'static,

@@ -1,4 +1,4 @@
-//! The event-stream parser with vectors of the specification and of other parsers.
+//! The event-stream parser, tested with vectors of the specification and of other parsers.
 
 use base64::Engine;
 use loopwright_providers::SseParser;

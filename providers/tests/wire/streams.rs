@@ -1,4 +1,4 @@
-//! Every recorded stream, split and truncated in many ways.
+//! All recorded streams, split and truncated in many ways.
 
 use std::time::SystemTime;
 
@@ -6,7 +6,7 @@ use crate::formats::{FORMATS, Format};
 use crate::recordings::{Recording, recordings, verdict};
 use crate::reply::Reply;
 
-/// The number of random splits of each stream, and of random truncations.
+/// The number of random splits, and of random truncations, per stream.
 const SPLITS: usize = 24;
 
 #[test]
@@ -60,8 +60,8 @@ fn check(format: &Format, recording: &Recording, random: &mut Random) -> Result<
     ))
 }
 
-/// A truncated stream is a failed reply, unless it was complete. Some continue after that; until
-/// `last` a complete turn may have less.
+/// Checks a truncated stream. It is a failed reply, unless it was complete. Some streams continue
+/// after completion, so a complete turn may lack content until `last`.
 fn check_cut(
     format: &Format,
     whole: &Reply,
@@ -101,7 +101,7 @@ fn event_ends(bytes: &[u8]) -> Vec<usize> {
     ends
 }
 
-/// Returns the ends of the first and of the last payload that complete the reply.
+/// Returns the ends of the first and the last payload that complete the reply.
 fn terminals(format: &Format, bytes: &[u8]) -> Option<(usize, usize)> {
     let (mut at, mut ends) = (0, Vec::new());
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -114,7 +114,7 @@ fn terminals(format: &Format, bytes: &[u8]) -> Option<(usize, usize)> {
     Some((*ends.first()?, *ends.last()?))
 }
 
-/// A xorshift generator with a seed that is printed.
+/// A xorshift generator whose seed is printed.
 struct Random(u64);
 
 impl Random {

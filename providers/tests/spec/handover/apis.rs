@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 use crate::rules;
 use crate::rules::openai_chat::Server;
 
-/// One API. Replies and signatures differ per visit, as those of a provider do.
+/// One API. Its replies and signatures differ per visit, like a real provider's.
 pub(super) struct Api {
     pub(super) name: &'static str,
     pub(super) model: fn(&str) -> Box<dyn ChatModel>,
     pub(super) check: fn(&[u8]) -> Result<(), String>,
-    /// Returns a thinking block, a text and two calls.
+    /// The reply with a thinking block, a text and two calls, by visit.
     pub(super) calls: fn(usize) -> String,
-    /// Returns the last text.
+    /// The final reply with only text, by visit.
     pub(super) words: fn(usize) -> String,
-    /// Returns the parts of a visit that must be sent back unchanged.
+    /// The parts of a visit's replies that must be sent back unchanged.
     pub(super) signatures: fn(usize) -> Vec<String>,
 }
 
@@ -173,7 +173,7 @@ fn anthropic_signatures(visit: usize) -> Vec<String> {
     vec![format!("\"c2ln+/{visit}=\""), format!("\"c2VhbA{visit}==\"")]
 }
 
-/// Returns base64 that no other provider would send.
+/// Returns base64 in a form that no other provider would send.
 fn gemini_signature(visit: usize) -> String {
     format!("R2VtaW5p{visit}AA+/w==")
 }
@@ -198,7 +198,7 @@ fn gemini(visit: usize, parts: &Value) -> String {
     stream([json!({"candidates": [candidate], "responseId": format!("r|{visit}")}).to_string()])
 }
 
-/// Returns an item with spaces where our encoder writes none.
+/// Returns an item with spaces that our encoder would not write.
 fn sealed(visit: usize) -> String {
     let summary = format!(r#"[{{"type":"summary_text","text":"{}"}}]"#, thought(visit));
     let content = format!(r#""summary":{summary},"encrypted_content":"Z{visit}""#);

@@ -1,4 +1,4 @@
-//! The options of the user, which are merged into our fields.
+//! The user's options, which are merged into our fields.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{hi, schema, with_output, with_tools};
 
-/// One option: for which model at which host, its name and value, and the field that is then sent.
+/// One option: the model and host, its name and value, and the field that is then sent.
 struct Case {
     format: &'static str,
     host: &'static str,
@@ -33,8 +33,7 @@ fn case(
     Case { format, host, model, name, own, sent }
 }
 
-/// Returns a request that makes every encoder write every field that it can: everything is asked
-/// for.
+/// Returns a request that sets everything, so every encoder writes every field that it can.
 fn everything() -> ChatRequest {
     let mut request = with_output(with_tools(hi()));
     (request.max_tokens, request.temperature) = (Some(20_000), Some(0.5));
@@ -67,7 +66,7 @@ const RESPONSES: (&str, &str, &str) = ("openai-responses", "api.openai.com", "gp
 const CLAUDE: (&str, &str, &str) = ("anthropic", "", "claude-opus-4-7");
 const GEMINI: (&str, &str, &str) = ("gemini", "", "gemini-3-pro");
 
-/// Options that set a part of a field: the rest of it is still ours.
+/// Returns options that set a part of a field. The rest of the field stays ours.
 fn merged() -> Vec<Case> {
     let named = |more: Value| {
         let mut format = json!({"name": "Out", "schema": schema()});
@@ -165,7 +164,7 @@ fn merged() -> Vec<Case> {
     ]
 }
 
-/// Options that are lists: ours comes first.
+/// Returns options that are lists. Our elements come first.
 fn joined() -> Vec<Case> {
     let own = |model, name, own: Value| case(model, name, own, Value::Null);
     vec![
@@ -180,7 +179,7 @@ fn joined() -> Vec<Case> {
     ]
 }
 
-/// Options that are neither objects nor lists.
+/// Returns options that are neither objects nor lists.
 fn replaced() -> Vec<Case> {
     let same = |model, name, own: Value| case(model, name, own.clone(), own);
     vec![
@@ -199,7 +198,7 @@ fn replaced() -> Vec<Case> {
     ]
 }
 
-/// Returns what is sent without the option.
+/// Returns the value that is sent without the option.
 fn ours(request: &ChatRequest, case: &Case) -> Value {
     let without = Case { name: "x", own: Value::Null, sent: Value::Null, ..*case };
     body(request, &without)[case.name].clone()
@@ -213,7 +212,7 @@ fn an_option_is_merged_into_our_field() {
         assert!(ours.is_object(), "{} has no `{}` to merge with", case.format, case.name);
         assert_eq!(sent[case.name], case.sent, "{} {}", case.format, case.name);
     }
-    // Where a tool is forced, Anthropic's models do not think.
+    // Anthropic's models do not think if a tool is forced.
     let mut request = hi();
     request.thinking = High;
     let thinks = |own: Value, sent: Value| {
@@ -340,7 +339,7 @@ fn the_model_the_conversation_and_the_stream_are_not_options() {
     }
 }
 
-/// Returns the names in the table of the design document, for each format: merged, joined,
+/// Returns the names in the table of the design document, for each format: merged, joined and
 /// replaced.
 fn table() -> Vec<(&'static str, [BTreeSet<&'static str>; 3])> {
     let page = include_str!("../../../../docs/design/providers.md");

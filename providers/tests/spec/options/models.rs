@@ -1,4 +1,4 @@
-//! The models that receive requests, and their request bodies.
+//! Models that receive requests, and their request bodies.
 
 use loopwright_core::model::ChatRequest;
 use loopwright_providers::anthropic::Messages;
@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::rules;
 use crate::rules::openai_chat::Server;
 
-/// Models that are not in the catalogue, or not in this format: format, server and name. A server
-/// is a host or a provider's name.
+/// Models that are missing from the catalogue, or listed there in another format: format, server
+/// and name. A server is a host or a provider's name.
 const MORE: &[(&str, &str, &str)] = &[
     ("chat", "api.openai.com", "gpt-4o"),
     ("chat", "api.openai.com", "gpt-5-mini"),
@@ -75,7 +75,7 @@ fn encode<F: WireFormat>(request: &ChatRequest, server: &str, model: &str) -> Ve
     F::encode(request, &settings)
 }
 
-/// Returns the body for a model, after checking the rules of its API.
+/// Returns the body for a model, after a check against the rules of its API.
 pub(super) fn body(request: &ChatRequest, (format, host, model): (&str, &str, &str)) -> Value {
     let (bytes, legal) = match format {
         "chat" => {

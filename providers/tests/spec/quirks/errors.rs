@@ -64,7 +64,7 @@ async fn quirk_18_an_overload_inside_a_stream_is_retried_and_streamed_output_is_
     }
 }
 
-/// C66: what the provider refuses is asked once.
+/// C66: a refused request is sent only once.
 #[tokio::test]
 async fn an_error_that_cannot_pass_is_not_retried() {
     let failed = |code: &str| {

@@ -1,5 +1,5 @@
-//! Rows 11 to 16, and 19 to 21: chunks of any size, keep-alives, streams that end too early or not
-//! at all.
+//! Rows 11 to 16, and 19 to 21: chunks of any size, keep-alives, and streams that end too early or
+//! never.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn quirk_12_keep_alives_that_are_sent_as_data_are_passed_over() {
     }
 }
 
-/// Returns the progress of a reply after these bytes.
+/// Returns the progress of a reply after `bytes`.
 fn progress<F: WireFormat>(bytes: &str) -> Option<Progress> {
     let endpoint = Arc::new(Endpoint::default());
     ReplyBody::new(F::decoder(endpoint)).push(bytes.as_bytes(), &mut VecDeque::new())

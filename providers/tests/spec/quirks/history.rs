@@ -97,7 +97,7 @@ async fn quirk_38_half_a_surrogate_pair_neither_fails_a_reply_nor_is_ever_sent()
         events::<Responses>(&[r#"{"type":"response.output_text.delta","delta":"a\ud83d"}"#]).text,
         "a\u{fffd}"
     );
-    // Arguments with a lone surrogate are not valid JSON text; no server receives them.
+    // Arguments with a lone surrogate are not valid JSON. No server receives them.
     let run = run::<ChatCompletions>(
         "",
         "m",

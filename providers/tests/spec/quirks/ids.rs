@@ -1,10 +1,10 @@
-//! Rows 26 to 29: ids that a server refuses, that are repeated, or that are missing.
+//! Rows 26 to 29: ids that a server refuses, repeated ids, and missing ids.
 
 use super::kit::*;
 use crate::rules;
 use crate::rules::openai_chat::Server;
 
-/// Returns a call and its result with this id, as the server receives them.
+/// Returns a call and its result with this id, as a server receives them.
 fn pair<F: loopwright_providers::WireFormat>(id: &str, host: &str) -> Vec<u8> {
     let conversation = vec![user("q"), by("other", vec![call(id, "{}")]), result(id, "x")];
     encoded::<F>(&request(conversation), host, "m")

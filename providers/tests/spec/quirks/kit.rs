@@ -1,4 +1,5 @@
-//! Helpers: a body decoded at once, and an agent with a tool whose server has prepared replies.
+//! Helpers: a body that is decoded at once, and an agent with a tool whose server has prepared
+//! replies.
 
 pub(crate) use std::sync::{Arc, Mutex};
 
@@ -32,7 +33,7 @@ use crate::server::Server;
 pub(crate) struct Decoded {
     pub(crate) text: String,
     pub(crate) thinking: String,
-    /// Ids, names and arguments.
+    /// The id, name and arguments of each call.
     pub(crate) calls: Vec<[String; 3]>,
     pub(crate) stop: Option<StopReason>,
     pub(crate) usage: Usage,
@@ -45,7 +46,7 @@ impl Decoded {
         self.error.as_ref().map(|error| error.kind)
     }
 
-    /// Returns its calls in short form.
+    /// Returns the calls in short form.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.calls.iter().map(|call| call.join(" ")).collect()
     }
@@ -120,31 +121,31 @@ pub(crate) struct Run {
     pub(crate) messages: Vec<Arc<Message>>,
     /// The request bodies.
     pub(crate) requests: Vec<Value>,
-    /// The request bodies as received.
+    /// The request bodies, as received.
     pub(crate) raw: Vec<String>,
-    /// The arguments that the tool ran with.
+    /// The arguments of each run of the tool.
     pub(crate) ran: Vec<Value>,
 }
 
 impl Run {
-    /// Returns the results of its calls.
+    /// Returns the results of the calls.
     pub(crate) fn results(&self) -> Vec<&ToolResult> {
         self.messages.iter().filter_map(|message| message.as_tool_result()).collect()
     }
 }
 
-/// Runs an agent with a model in the format `F`, at a server with the profile of this host.
+/// Runs an agent with a model in the format `F`, on a server with the profile of `host`.
 pub(crate) async fn run<F: WireFormat>(host: &str, model: &str, replies: &[String]) -> Run {
     run_with(|url| of::<F>(host, model, url), |agent| agent, replies).await
 }
 
-/// Returns a model in the format `F` at this URL.
+/// Returns a model in the format `F` at `url`.
 pub(crate) fn of<F: WireFormat>(host: &str, model: &str, url: &str) -> Model<F> {
     Model::<F>::builder(model).base_url(url).profile(F::profile(host, model)).build().unwrap()
 }
 
-/// Runs any model and agent. A reply that starts with `HTTP/` is a complete response, others are
-/// bodies.
+/// Runs any model and agent. A reply that starts with `HTTP/` is a complete response. Other replies
+/// are bodies.
 pub(crate) async fn run_with<M: ChatModel + 'static>(
     model: impl FnOnce(&str) -> M,
     agent: impl FnOnce(AgentBuilder) -> AgentBuilder,
@@ -232,7 +233,7 @@ pub(crate) fn user(text: &str) -> MessageKind {
     UserMessage::from(text).into()
 }
 
-/// Returns the body of a request for the server at `host`; the model's id is its name.
+/// Returns the body of a request for the server at `host`. The model's id is its name.
 pub(crate) fn encoded<F: WireFormat>(request: &ChatRequest, host: &str, model: &str) -> Vec<u8> {
     let mut settings = loopwright_providers::Settings::new(model);
     settings.profile = F::profile(host, model);

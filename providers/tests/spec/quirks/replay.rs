@@ -1,5 +1,4 @@
-//! Rows 30 to 35: signatures and thinking are sent back to the servers that expect them, and to no
-//! others.
+//! Rows 30 to 35: signatures and thinking are sent back only to the servers that expect them.
 
 use super::kit::*;
 use crate::rules;

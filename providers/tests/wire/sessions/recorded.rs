@@ -11,7 +11,7 @@ pub(super) struct Session {
     pub(super) name: String,
     pub(super) format: String,
     pub(super) provider: String,
-    /// The name in the requests.
+    /// The model's name in the requests.
     pub(super) model: String,
     pub(super) turns: Vec<Turn>,
 }
@@ -23,7 +23,7 @@ pub(super) struct Turn {
     pub(super) expected: Value,
 }
 
-/// Returns all sessions, sorted by name. Panics if there is none.
+/// Returns all sessions, sorted by name. Panics if there are none.
 pub(super) fn sessions() -> Vec<Session> {
     let folder = shared("wire/sessions");
     let entries =
@@ -76,7 +76,7 @@ impl Session {
         }
     }
 
-    /// Returns the server whose rules of Chat Completions apply.
+    /// Returns the server, for its rules of Chat Completions.
     pub(super) fn server(&self) -> Server {
         Server::of(&self.provider)
     }
@@ -111,7 +111,7 @@ impl Session {
         self.first()["output_format"].get("schema").cloned()
     }
 
-    /// Returns the user's messages: those at the end of requests that do not end with results.
+    /// Returns the user's messages, from the end of requests that do not end with results.
     pub(super) fn prompts(&self) -> Vec<String> {
         let ends = self.turns.iter().map(|turn| answers(&self.format, &turn.request));
         ends.filter(|(results, _)| results.is_empty()).map(|(_, text)| text).collect()
@@ -122,7 +122,7 @@ impl Session {
         self.turns.iter().flat_map(|turn| answers(&self.format, &turn.request).0).collect()
     }
 
-    /// Returns names, descriptions and schemas.
+    /// Returns the name, description and schema of each tool.
     pub(super) fn tools(&self) -> Vec<(String, String, Value)> {
         let tools = self.first()["tools"].as_array().unwrap();
         let tools: Vec<&Value> = match self.format.as_str() {
@@ -143,7 +143,7 @@ impl Session {
     }
 }
 
-/// Converts a schema's types to lower case: Gemini's own schemas have capitals.
+/// Converts a schema's types to lower case. Gemini's own schemas have capitals.
 fn in_lower_case(schema: &Value) -> Value {
     match schema {
         Value::Object(fields) => fields

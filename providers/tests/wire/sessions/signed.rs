@@ -1,5 +1,5 @@
-//! Data of a recorded reply that must be sent back byte for byte, as it appears in the JSON of a
-//! request.
+//! Data of a recorded reply that must be sent back byte for byte, in the form that it has in a
+//! request's JSON.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -41,7 +41,7 @@ fn collect(value: &Value, signatures: &mut Vec<String>) {
     }
 }
 
-/// Returns a complete reasoning item, if it holds more than a summary.
+/// Returns a complete reasoning item, if it contains more than a summary.
 fn reasoning_item(payload: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Event<'a> {

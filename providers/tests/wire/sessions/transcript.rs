@@ -1,4 +1,4 @@
-//! The contents of a request in any format: a line for each text, call and result.
+//! The contents of a request in any format: one line per text, call and result.
 
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ pub(super) fn answers(format: &str, request: &Value) -> (Vec<String>, String) {
     (results, text.to_owned())
 }
 
-/// Returns the text of a string, or of parts.
+/// Returns the text of a string, or the joined text of parts.
 pub(super) fn text_of(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
