@@ -1,4 +1,4 @@
-//! Measures how fast replies are read and requests are written: `cargo bench --bench parser`, or
+//! The speed of reading replies and writing requests: `cargo bench --bench parser`, or
 //! `cargo bench --bench parser -- --quick`.
 //!
 //! The baseline for replies is `eventsource-stream` with a `serde_json::Value` per event. Both read
@@ -7,14 +7,14 @@
 //! events, the baseline only JSON values.
 //!
 //! The baseline for requests is a `serde::Serialize` struct that borrows from the same conversation
-//! and is written with `serde_json::to_vec`. Both write the 40 requests of one session, of which
-//! each has two messages more than the one before it. Ours encodes each message once and copies its
-//! bytes afterwards, which is why the encoders join bytes instead of deriving `Serialize`.
+//! and is written with `serde_json::to_vec`. Both write the 40 requests of one session. Each
+//! request has two messages more than the one before. Ours encodes each message once and then
+//! copies its bytes, which is why the encoders join bytes instead of deriving `Serialize`.
 //!
 //! The output is one table. The exit code is 1 if replies are read less than three times as fast
 //! (twice with `--quick`, for busy machines). The allocator is the default one, as in a library
-//! user's program; a faster one helps the baseline more, because ours rarely allocates. Words after
-//! `--` select wire formats by folder name, or `encode`. To run ours alone, under a profiler:
+//! user's program. A faster allocator helps the baseline more, because ours rarely allocates. Words
+//! after `--` select wire formats by folder name, or `encode`. To run ours alone, under a profiler:
 //! `parser ours FORMAT TIMES`.
 #![allow(
     clippy::unwrap_used,
@@ -49,7 +49,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// A wire format's folder, and how we read its replies.
+/// A wire format: the name of its folder, and our reader of its replies.
 type Format = (&'static str, fn(&[Chunks]));
 
 const FORMATS: [Format; 4] = [
@@ -130,9 +130,9 @@ fn main() -> ExitCode {
     if slow.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Encodes the requests of a session that ends with `last`. Returns the bytes of all bodies.
+/// Encodes the requests of a session that ends with `last`. Returns the total number of bytes.
 fn session(last: &ChatRequest, encode: &dyn Fn(&ChatRequest) -> Vec<u8>) -> usize {
-    // Copies, of which none has been encoded yet.
+    // Copies, none of which has been encoded yet.
     let copy = |message: &Arc<Message>| Arc::new(Message::new(message.id, message.body.clone()));
     let messages: Vec<Arc<Message>> = last.messages.iter().map(copy).collect();
     let mut request = last.clone();
@@ -151,7 +151,7 @@ fn alone(format: &str, times: usize) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Decodes all bodies as a model does.
+/// Decodes all bodies like a model.
 fn ours<F: WireFormat>(bodies: &[Chunks]) {
     let endpoint = Arc::new(Endpoint::default());
     for chunks in bodies {
@@ -181,7 +181,7 @@ fn theirs(bodies: &[Chunks]) -> usize {
     events_read
 }
 
-/// Medians, in seconds for all bodies once.
+/// Medians, in seconds per pass over all bodies.
 struct Times {
     ours: f64,
     theirs: f64,
@@ -189,7 +189,7 @@ struct Times {
     ratio: f64,
 }
 
-/// Runs both alternately, each for about half of `round`, after one round that is not measured.
+/// Measures both alternately, each for about half of `round`, after one unmeasured round.
 fn measure(ours: &dyn Fn(), theirs: &dyn Fn(), rounds: usize, round: Duration) -> Times {
     let time = |work: &dyn Fn(), times: u32| {
         let start = cpu();
@@ -228,7 +228,7 @@ fn recordings(format: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 
-/// Returns chunks of 1 to 4 KiB; the lengths are the same in each run.
+/// Returns chunks of 1 to 4 KiB. The lengths are the same in each run.
 fn packets(mut body: &[u8]) -> Chunks {
     let mut chunks = Vec::new();
     for length in (0..).map(|n| 1024 + n * 1021 % 3073) {
@@ -255,7 +255,8 @@ fn events(body: &[u8]) -> Chunks {
     chunks
 }
 
-/// Returns a conversation of 20 rounds: a question, a call, its result, an answer; with ten tools.
+/// Returns a conversation of 20 rounds with ten tools. A round is a question, a call, its result
+/// and an answer.
 fn conversation() -> ChatRequest {
     let mut messages: Vec<MessageKind> = Vec::new();
     for round in 0..20 {

@@ -25,14 +25,14 @@ fn words(n: u64) -> String {
     format!("Answer {n}: {}", "what a model says in a few words, or in more of them. ".repeat(8))
 }
 
-/// Returns replies of half a kilobyte, which need not be durable at once.
+/// Returns replies of half a kilobyte each, which need not be durable at once.
 pub(crate) fn replies(count: usize) -> Vec<LogEntry> {
     let text = |n| ContentPart::Text { text: words(n), signature: None };
     (0..count as u64).map(|n| reply(n, text(n), StopReason::Stop)).collect()
 }
 
-/// Returns `count` entries of runs with ten entries each: a request, a call with its result, and a
-/// reply.
+/// Returns `count` entries of runs. Each run has ten entries: a request, a call with its result,
+/// and a reply.
 pub(crate) fn turns(count: usize) -> Vec<LogEntry> {
     let entries: Vec<LogEntry> = (0..count as u64 / 10).flat_map(turn).collect();
     assert_eq!(entries.len(), count);

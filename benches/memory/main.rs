@@ -3,15 +3,15 @@
 //!
 //! The floor of an append is an `INSERT` of the same bytes, prepared once, in a separate
 //! transaction at the same `synchronous` level. The floor of opening a session is a `SELECT` of all
-//! its rows and an `INSERT` that waits for the disk, as an opening does. Floor and store are
-//! measured in turn on the same disk. The output is one table; the exit code is 1 if a ratio is
+//! its rows and an `INSERT` that waits for the disk, like a real opening. Floor and store are
+//! measured in turn on the same disk. The output is one table. The exit code is 1 if a ratio is
 //! above its bound. The bounds:
 //!
 //! - A single append: 4 if it does not wait for the disk, since it passes through another thread
 //!   and updates the session's row; 3 if it does.
 //! - An append while 64 sessions append: 3, and 1 if `Sqlite` waits for the disk, since the
 //!   sessions wait together.
-//! - Opening: 20, since entries are checked, parsed and folded, while the floor copies bytes. Ten
+//! - Opening: 20, since entries are checked, parsed and applied, while the floor copies bytes. Ten
 //!   times the entries may take 15 times as long.
 //!
 //! With `--quick` the bounds are doubled, for busy machines.
@@ -49,7 +49,7 @@ use tokio::runtime::Runtime;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Measures figures. Each has the bound of its ratio.
+/// A part of the benchmark. It returns figures, each with the bound of its ratio.
 type Part = fn(&Bench) -> Vec<(Row, f64)>;
 
 fn main() -> ExitCode {
@@ -111,7 +111,7 @@ impl Bench {
         values
     }
 
-    /// Returns the number of appends: few if each waits for the disk.
+    /// Returns the number of appends, which is small if each waits for the disk.
     fn count(&self, durability: Durability) -> usize {
         if is_full(durability) { self.choose(80, 600) } else { self.choose(2_000, 10_000) }
     }
@@ -187,7 +187,7 @@ impl Bench {
         rows
     }
 
-    /// Measures how long an agent takes to open an existing session.
+    /// Measures the time that an agent takes to open an existing session.
     fn open(&self) -> Vec<(Row, f64)> {
         let mut rows = Vec::new();
         for kind in STORES {
@@ -232,7 +232,7 @@ impl Bench {
     }
 }
 
-/// Returns the microseconds per unit of this work.
+/// Returns the time of `work`, in microseconds per unit.
 fn micros(units: usize, work: impl FnOnce()) -> f64 {
     let start = Instant::now();
     work();

@@ -1,5 +1,5 @@
-//! The agent of the benchmark: a model without a network that calls a tool for a number of turns,
-//! and the tool, which can steer the run that calls it.
+//! The agent of the benchmark: a model without a network, and a tool that can steer its own run.
+//! The model calls the tool for a number of turns.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use loopwright_patterns::PiPattern;
 
 const TEXT: &str = "what a model says in a few words, or in more of them. ";
 
-/// Calls the tool until the conversation has one reply less than this, and then answers.
+/// A model that calls the tool until the conversation has `turns - 1` replies, and then answers.
 struct Calls {
     info: ModelInfo,
     turns: usize,
@@ -47,10 +47,10 @@ fn block(block: u32, kind: BlockKind, deltas: &[&str]) -> Vec<ModelEvent> {
     [start].into_iter().chain(deltas.iter().map(delta)).chain([end]).collect()
 }
 
-/// Makes the tool steer the session of this handle, so many times in each call.
+/// A request value that makes the tool steer the session of this handle, `per_call` times per call.
 ///
-/// The session keeps the values of a request until the next one, so the handle is taken out at the
-/// end of the run: the session would not end otherwise.
+/// The session keeps the values of a request until the next one, so the handle is removed at the
+/// end of the run. Otherwise the session would never end.
 pub(crate) struct Steer {
     pub(crate) handle: Arc<Mutex<Option<AgentHandle>>>,
     pub(crate) per_call: usize,
@@ -59,7 +59,7 @@ pub(crate) struct Steer {
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Nothing {}
 
-/// Builds an agent whose runs have so many turns.
+/// Builds an agent whose runs have `turns` turns.
 pub(crate) fn agent(turns: usize) -> GenericAgent {
     let work = tool_fn("work", "Works.", async |_: Nothing, cx: ToolContext| {
         if let Some(Steer { handle, per_call }) = cx.get() {

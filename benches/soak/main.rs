@@ -1,5 +1,5 @@
-//! Runs an agent for long and checks that the process does not grow: `cargo bench --bench soak`, or
-//! with `-- --quick` a tenth of it.
+//! A long run of an agent, to check that the process does not grow: `cargo bench --bench soak`, or
+//! a tenth of it with `-- --quick`.
 //!
 //! Three phases, each on one `Sqlite` store and on a runtime with two workers:
 //!
@@ -8,20 +8,19 @@
 //! - `steers`: 100,000 steers, 50 during each tool call, in sessions of 1,000 steers. Each is
 //!   delivered in the run.
 //!
-//! Four sessions are open at the same time, and every event is read. An open session holds its
-//! conversation in RAM, which grows with each turn because it must; so the turns are spread over
-//! sessions, and the process is measured while none is open: at the start of a phase, after a tenth
-//! of it, and at its end. The exit code is 1 if, between the last two,
+//! Four sessions are open at the same time, and every event is read. An open session keeps its
+//! conversation in RAM, which must grow with each turn. The turns are therefore spread over
+//! sessions, and the process is measured while no session is open: at the start of a phase, after a
+//! tenth of it, and at its end. The exit code is 1 if, between the last two,
 //!
-//! - the resident memory grows by more than 8 MiB, which is what SQLite's caches of pages and the
-//!   allocator can still need: 90 bytes per steer, 470 per turn, and less than two KiB per session;
-//!   or
+//! - the resident memory grows by more than 8 MiB, which SQLite's page caches and the allocator can
+//!   still need: 90 bytes per steer, 470 per turn, and less than two KiB per session; or
 //! - the number of threads grows at all: the blocking threads of the runtime, which are started on
 //!   demand and kept, are all started first; or
 //! - the number of descriptors grows by more than 8: the store opens connections for readers when
 //!   that many reads happen at once, and keeps them.
 //!
-//! Words after `--` select phases. It needs `/proc`, so Linux.
+//! Words after `--` select phases. Needs `/proc`, so Linux.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -50,11 +49,11 @@ use process::{Phase, Usage};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How much the process may grow after the warm-up of a phase.
+/// The maximum growth of the process after the warm-up of a phase, in KiB.
 const MAX_GROWTH_KIB: u64 = 8 * 1024;
-/// The sessions that are open at the same time.
+/// The number of sessions that are open at the same time.
 const SESSIONS_AT_ONCE: usize = 4;
-/// The threads on which the store reads, and the connections that it keeps for that.
+/// The number of threads on which the store reads, and of the connections that it keeps for them.
 const READERS: usize = 4;
 
 const TURNS_PER_SESSION: usize = 100;
@@ -91,9 +90,9 @@ fn main() -> ExitCode {
     if grown.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A phase: so many sessions of the same kind.
+/// A phase: a number of sessions of the same kind.
 struct Soak {
-    /// What is counted.
+    /// The name of the counted unit.
     unit: &'static str,
     count: usize,
     sessions: usize,
@@ -119,7 +118,7 @@ impl Soak {
         Phase { name: format!("{} {}", self.count, self.unit), start: begin, warm, end, seconds }
     }
 
-    /// Uses sessions, some at the same time, and returns what their events count.
+    /// Uses sessions, some at the same time. Returns the number of units in their events.
     async fn use_sessions(&self, store: &Sqlite, from: usize, to: usize) -> usize {
         let next = AtomicUsize::new(from);
         let worker = async || {
@@ -164,7 +163,7 @@ impl Soak {
     }
 }
 
-/// What the events of a session say.
+/// Counts from the events of a session.
 #[derive(Default)]
 struct Counts {
     turns: usize,
@@ -191,8 +190,8 @@ async fn count(mut events: EventStream) -> Counts {
     counts
 }
 
-/// Starts the threads and the connections with which the store reads, and fills their caches of
-/// pages: searches of a session that almost fills a cache, as many at once as there are threads.
+/// Starts the threads and the connections for reads, and fills their page caches. It searches a
+/// session that almost fills a cache, once per thread at the same time.
 async fn start_readers(store: &Sqlite) {
     let text: Arc<Value> = Arc::new("x".repeat(32 * 1024).into());
     let memory = store.open("filler").await.unwrap();

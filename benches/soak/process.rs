@@ -1,10 +1,10 @@
-//! What the process uses, and a table of it.
+//! The resources of the process, and a table of them.
 
-/// The store's connections for readers: opened on demand, when as many reads happen at once, then
-/// kept. A descriptor lost per session or turn would be thousands.
+/// The store's connections for readers, which are opened on demand when that many reads happen at
+/// once, then kept. A descriptor lost per session or turn would be thousands.
 const STORE_READERS: u64 = 8;
 
-/// What the process uses at one time.
+/// The resources of the process at one time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Usage {
     rss_kib: u64,
@@ -25,7 +25,7 @@ impl Usage {
     }
 }
 
-/// What the process used in the course of a phase.
+/// The resources of the process during a phase.
 pub(crate) struct Phase {
     pub(crate) name: String,
     pub(crate) start: Usage,
@@ -35,7 +35,7 @@ pub(crate) struct Phase {
 }
 
 impl Phase {
-    /// Returns what grew after the warm-up.
+    /// Returns a line for each resource that grew after the warm-up.
     pub(crate) fn growth(&self, max_rss_kib: u64) -> Vec<String> {
         let (warm, end) = (self.warm, self.end);
         let all = [

@@ -15,7 +15,7 @@ pub(crate) struct Work {
     pub(crate) agents: u64,
     /// The number of consecutive conversations of each agent.
     pub(crate) rounds: u64,
-    /// The number of unmeasured rounds before those.
+    /// The number of unmeasured rounds before them.
     pub(crate) warm: u64,
 }
 
@@ -25,10 +25,10 @@ pub(crate) struct Done {
     pub(crate) turns: u64,
     pub(crate) deltas: u64,
     pub(crate) chars: u64,
-    /// User and system time of the process in the measured rounds.
+    /// The user and system time of the process in the measured rounds, in nanoseconds.
     pub(crate) measured_cpu_ns: u64,
     pub(crate) measured_wall_ns: u64,
-    /// The peak memory of the process.
+    /// The peak memory of the process, in KiB.
     pub(crate) peak_kib: u64,
 }
 
@@ -48,8 +48,8 @@ impl Tally {
     }
 }
 
-/// Returns the user and system time of this process; 0 if `LOOPWRIGHT_NO_CPU_TIME` is set, as in
-/// valgrind, of which some versions cannot read the clock.
+/// Returns the user and system time of this process, in nanoseconds. Returns 0 if
+/// `LOOPWRIGHT_NO_CPU_TIME` is set, for versions of valgrind that cannot read the clock.
 fn cpu_ns() -> u64 {
     if std::env::var_os("LOOPWRIGHT_NO_CPU_TIME").is_some() {
         return 0;
@@ -62,7 +62,7 @@ fn peak_kib() -> u64 {
     status_kib("VmHWM:")
 }
 
-/// Returns the memory of this process.
+/// Returns the resident memory of this process, in KiB.
 pub(crate) fn resident_kib() -> u64 {
     status_kib("VmRSS:")
 }
@@ -73,7 +73,7 @@ fn status_kib(name: &str) -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Does the work on a runtime like that of `#[tokio::main]`. `agent` runs one conversation and
+/// Does the work on a runtime like the one of `#[tokio::main]`. `agent` runs one conversation and
 /// returns a value for the next one, such as a connection.
 pub(crate) fn run<K, Fut>(work: Work, agent: impl Fn(Arc<Tally>, Option<K>) -> Fut) -> Done
 where

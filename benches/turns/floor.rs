@@ -1,7 +1,7 @@
 //! The same work without a framework: the minimum for any client of this protocol.
 //!
-//! A hyper connection per agent, which all its conversations use; lines are found with memchr and
-//! parsed into structs that borrow; the request body only grows and is never rewritten.
+//! Each agent has one hyper connection for all its conversations. Lines are found with memchr and
+//! parsed into structs that borrow. The request body only grows and is never rewritten.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,14 +1,14 @@
-//! Compares the cost of loopwright with that of the same work without a framework: `cargo bench`,
-//! or `cargo bench -- --quick`.
+//! The cost of loopwright compared with the same work without a framework: `cargo bench`, or
+//! `cargo bench -- --quick`.
 //!
-//! A model server with minimal cost, a *floor* client without a framework and one that uses
-//! loopwright run as separate processes; the clients alternate. The output is one table. The exit
-//! code is 1 if loopwright takes more than twice the floor (three times with `--quick`, for busy
-//! machines), or if a sub-agent in the middle of a request takes more than 30 KiB.
+//! Three processes run: a model server with minimal cost, a *floor* client without a framework, and
+//! a client with loopwright. The clients alternate. The output is one table. The exit code is 1 if
+//! loopwright takes more than twice the floor (three times with `--quick`, for busy machines), or
+//! if a sub-agent in the middle of a request takes more than 30 KiB.
 //!
-//! Words after `--` select parts: `turn`, `memory`, `throughput`, `growth`, `sub_agents`.
-//! To run one client alone, for example under a profiler: `turns serve TURNS DELTAS PAUSE_MS`
-//! prints its port, and `turns floor|ours BASE_URL AGENTS ROUNDS [WARM_ROUNDS]` prints its figures.
+//! Words after `--` select parts: `turn`, `memory`, `throughput`, `growth`, `sub_agents`. To run
+//! one client alone, for example under a profiler: `turns serve TURNS DELTAS PAUSE_MS` prints its
+//! port, and `turns floor|ours BASE_URL AGENTS ROUNDS [WARM_ROUNDS]` prints its figures.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -82,13 +82,13 @@ fn compare(args: &[String]) -> ExitCode {
     if over.is_empty() && is_small { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Measures some figures.
+/// A part of the benchmark. It returns figures of both clients.
 type Part = fn(&Bench) -> Vec<Row>;
 
 /// The two clients.
 const CLIENTS: [&str; 2] = ["floor", "ours"];
 
-/// The KiB that a sub-agent may take in the middle of a request.
+/// The maximum memory of a sub-agent in the middle of a request, in KiB.
 const MAX_KIB_PER_SUB_AGENT: f64 = 30.0;
 
 struct Bench {
@@ -99,7 +99,7 @@ struct Bench {
 struct Run {
     done: Done,
     seen: Seen,
-    /// Turns in the measured rounds.
+    /// The number of turns in the measured rounds.
     measured: f64,
 }
 
@@ -160,7 +160,7 @@ impl Bench {
         vec![Row::new("KiB per live agent, 1,000 of them", Better::Less, 1, each)]
     }
 
-    /// Prints what a sub-agent takes, and returns whether that is within its bound.
+    /// Prints the memory per sub-agent. Returns whether it is within its bound.
     fn sub_agents(&self) -> bool {
         const SUB_AGENTS: u64 = 1000;
         let kib = |count: u64| -> f64 {

@@ -1,7 +1,7 @@
 //! The model server: a separate process that streams the same replies to every client.
 //!
 //! A reply depends on the request alone. While fewer than `turns` tool results follow the last user
-//! message, it has `deltas` text deltas and a call of `add`; after that only the deltas.
+//! message, it has `deltas` text deltas and a call of `add`. After that it has only the deltas.
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
@@ -23,11 +23,11 @@ use tokio::net::TcpSocket;
 /// The length of the replies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Script {
-    /// The number of turns with a tool call, which one without a call follows.
+    /// The number of turns with a tool call. One turn without a call follows them.
     pub(crate) turns: u64,
     /// The number of text deltas in each reply.
     pub(crate) deltas: u64,
-    /// The pause before each delta; zero sends them as fast as the socket accepts them.
+    /// The pause before each delta. With zero, they are sent as fast as the socket accepts them.
     pub(crate) pause: Duration,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Seen {
 
 struct Server {
     script: Script,
-    /// The events at the start of all replies.
+    /// The events at the start of every reply.
     opening: Vec<Bytes>,
     requests: AtomicU64,
     refused: AtomicU64,
@@ -148,7 +148,7 @@ impl Server {
     }
 }
 
-/// Counts a reply while it streams.
+/// A guard that counts a reply while it streams.
 struct Streaming(Arc<Server>);
 
 impl Streaming {
@@ -196,7 +196,8 @@ async fn answer(
     Ok(response)
 }
 
-/// Serves on a free local port, which is printed on standard output, until standard input closes.
+/// Serves on a free local port and prints it on standard output. Returns when standard input
+/// closes.
 pub(crate) fn serve(script: Script) {
     let server = Arc::new(Server::new(script));
     let until = server.clone();

@@ -1,5 +1,5 @@
-//! The memory of sub-agents that wait in the middle of a request. No server takes part, so that all
-//! of it is what loopwright takes.
+//! The memory of sub-agents that wait in the middle of a request. No server takes part, so all of
+//! the memory is loopwright's.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use loopwright_patterns::PiPattern;
 
 use crate::client::resident_kib;
 
-/// Returns the KiB of this process while one root has this many sub-agents.
+/// Returns the memory of this process in KiB while one root has `count` sub-agents.
 pub(crate) fn run(count: u64) -> u64 {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");

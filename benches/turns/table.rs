@@ -1,6 +1,6 @@
 //! Medians, and a table of them.
 
-/// Whether lower or higher figures are better.
+/// The direction in which figures are better.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Better {
     Less,
@@ -51,7 +51,7 @@ fn median(sorted: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }
 
-/// Prints the medians of both, their ratio, and the same for the best runs, which noise affects
+/// Prints the medians of both and their ratio, and the same for the best runs, which noise affects
 /// least.
 pub(crate) fn print(rows: &[Row]) {
     println!("| median (best) of the runs | floor | loopwright | ratio | ratio of the best |");

@@ -133,8 +133,8 @@ impl Endpoint {
         error
     }
 
-    /// Returns the error of an unreadable payload; `problem` is a phrase like `no chunk of a
-    /// reply`.
+    /// Returns the error of an unreadable payload; `problem` is a phrase like
+    /// `no chunk of a reply`.
     pub(crate) fn unreadable(
         &self,
         problem: &str,

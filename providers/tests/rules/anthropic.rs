@@ -186,7 +186,8 @@ fn messages(wrong: &mut Wrong, body: &Value, by_budget: bool) {
     }
 }
 
-/// Returns whether the turn of calls and results at the end starts with thinking, or there is none.
+/// Returns whether the turn of calls and results at the end starts with thinking. Returns `true` if
+/// there is no such turn.
 fn open_turn_begins_with_a_thought(messages: &[Value]) -> bool {
     let answers = |message: &Value| message["content"][0]["type"] == "tool_result";
     let mut first = None;

@@ -18,11 +18,11 @@ pub(crate) struct Format {
     /// The name of the format's folder.
     pub(crate) name: &'static str,
     pub(crate) decoder: fn() -> AnyDecoder,
-    /// Maps a `stop_reason` to the end of a reply, with or without calls.
+    /// Mapping from a `stop_reason` to the end of a reply, with or without calls.
     pub(crate) end: fn(&str, bool) -> End,
-    /// Converts `expected.usage`.
+    /// Conversion of `expected.usage`.
     pub(crate) usage: fn(&Reported) -> Usage,
-    /// Returns whether a stream that is cut off after this payload is complete.
+    /// Predicate for payloads after which a cut stream counts as complete.
     pub(crate) is_terminal: fn(&str) -> bool,
 }
 

@@ -171,8 +171,8 @@ async fn main() -> Fallible<()> {
             return Ok(());
         }
         "approve" => {
-            // A decision is for the id of a call. The first run is without a text, in case that
-            // the call that waits is run; the second one asks the model again.
+            // A decision is for the id of a call. The first run has no text, in case it runs the
+            // waiting call. The second run asks the model again.
             let call = fs::read_to_string(setup.dir.join("call"))?;
             let run = async {
                 prompt(&runner, "s", "", Some(call.clone())).await?;
@@ -190,7 +190,7 @@ async fn main() -> Fallible<()> {
         "resume" => "Go on.",
         "args" => r#"CALL charge {"euros": "twenty"}"#,
         "args_text" => r#"CALL charge {"euros": "20"}"#,
-        // No input reaches a run of the runner but an interruption.
+        // A run of the runner takes no input except an interruption.
         _ => {
             println!("{}", json!({"not_offered": true}));
             return Ok(());

@@ -1,4 +1,4 @@
-//! What the Rust drivers share: arguments, the effects of tools, and figures of the process.
+//! Shared parts of the Rust drivers: arguments, the effects of tools, and figures of the process.
 
 use std::fs;
 use std::future::Future;
@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// The turns of the row `turns`.
+/// Number of turns in the row `turns`.
 pub const TURNS: usize = 100;
-/// The conversations of the row `agents` that are measured, after `WARM_UP` others.
+/// Number of measured conversations in the row `agents`, after `WARM_UP` others.
 pub const AGENTS: usize = 200;
-/// The conversations that run before those that are measured.
+/// Number of conversations that run before the measured ones.
 pub const WARM_UP: usize = 20;
-/// How long a row waits for the end of a run: the seconds in `WAIT_SECONDS`, or 20.
+/// Returns the maximum time that a row waits for the end of a run: the seconds in `WAIT_SECONDS`,
+/// or 20.
 pub fn wait_limit() -> Duration {
     Duration::from_secs(seconds("WAIT_SECONDS").unwrap_or(20))
 }
@@ -41,20 +42,20 @@ impl Setup {
     }
 }
 
-/// Records an effect of a tool outside the process: a line of the file `effects`.
+/// Records an effect of a tool outside the process, as a line of the file `effects`.
 pub fn record(dir: &Path, euros: i64) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().create(true).append(true).open(dir.join("effects"))?;
     writeln!(file, "{euros}")
 }
 
-/// Returns after the first effect.
+/// Waits for the first effect.
 pub async fn wait_for_effect(dir: &Path) {
     while !fs::read_to_string(dir.join("effects")).is_ok_and(|text| text.ends_with('\n')) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Returns how long `charge` takes: the seconds in the environment variable `SLOW`, or no time.
+/// Returns the duration of `charge`: the seconds in the environment variable `SLOW`, or zero.
 pub fn slow() -> Duration {
     Duration::from_secs(seconds("SLOW").unwrap_or(0))
 }
@@ -72,7 +73,7 @@ pub fn rss_kib() -> i64 {
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
-/// Returns the end of a run as JSON: its text, its error, or that it did not end.
+/// Returns the end of a run as JSON: its text, its error, or a note that it did not end.
 pub async fn end_of<E: std::fmt::Display>(run: impl Future<Output = Result<String, E>>) -> Value {
     let start = Instant::now();
     let end = tokio::time::timeout(wait_limit(), run).await;
@@ -96,7 +97,7 @@ pub async fn turns<E>(mut turn: impl AsyncFnMut(String) -> Result<(), E>) -> Res
     Ok(json!({"wall_ms": wall, "cpu_ms": cpu}))
 }
 
-/// Measures conversations of one turn that stay alive, in what `start` returns.
+/// Measures conversations of one turn. The value that `start` returns keeps each of them alive.
 pub async fn agents<T, E>(
     mut start: impl AsyncFnMut(usize, String) -> Result<T, E>,
 ) -> Result<Value, E> {

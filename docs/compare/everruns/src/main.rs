@@ -54,7 +54,7 @@ async fn pay(euros: i64) -> Result<String, String> {
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
 
-/// Builds the agent, with the driver for Chat Completions; the default is the Responses API.
+/// Builds the agent with the driver for Chat Completions. The default is the Responses API.
 fn agent(setup: &Setup) -> Fallible<Agent> {
     let provider = Provider::new("openai", OpenAICompletionsChatDriver::new())
         .base_url(&setup.url)

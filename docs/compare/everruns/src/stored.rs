@@ -1,4 +1,4 @@
-//! The rows in which a second process continues what the first one has begun.
+//! The rows in which a second process continues the work of the first.
 
 use std::time::Duration;
 

@@ -27,7 +27,7 @@ struct Money {
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Nothing {}
 
-/// Builds the agent. `limit` is the time limit of the tool that hangs, if it has one of its own.
+/// Builds the agent. `limit` is the hanging tool's own time limit, if it has one.
 fn agent(setup: &Setup, limit: Option<Duration>) -> Result<GenericAgent, Box<dyn Error>> {
     let model = OpenAiChat::builder("mock").base_url(&setup.url).build()?;
     let echo =
@@ -115,7 +115,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The rows in which a second process continues what the first one has begun.
+/// Runs the rows in which a second process continues the work of the first.
 async fn stored(setup: &Setup, agent: &GenericAgent) -> Result<Value, Box<dyn Error>> {
     let store = Sqlite::open(setup.dir.join("sessions.db"))?;
     let (handle, _events) = agent.run(RunContext::new().stored(&store, "s").await?).await?;

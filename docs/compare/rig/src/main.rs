@@ -63,7 +63,7 @@ async fn pay(
     take(euros).await
 }
 
-/// Runs the approved call with other arguments.
+/// A hook that runs the approved call with other arguments.
 struct Edit;
 
 impl AgentHook for Edit {
@@ -138,7 +138,7 @@ async fn main() -> Fallible<()> {
         "resume" => "Go on.",
         "args" => r#"CALL charge {"euros": "twenty"}"#,
         "args_text" => r#"CALL charge {"euros": "20"}"#,
-        // No input reaches a run of rig-agent; there is no tool time limit either.
+        // A run of rig-agent takes no input, and tools have no time limit.
         _ => {
             println!("{}", json!({"not_offered": true}));
             return Ok(());
@@ -148,7 +148,7 @@ async fn main() -> Fallible<()> {
     Ok(())
 }
 
-/// Drives a run by hand to its first tool call, as a host that approves calls does, and saves it.
+/// Drives a run by hand to its first tool call and saves it, like a host that approves calls.
 async fn ask(setup: &Setup, text: &str) -> Fallible<Value> {
     let agent = builder(setup).build();
     let model = OpenAIConfig::new("none").with_base_url(&setup.url).client().chat("mock");
@@ -166,7 +166,7 @@ async fn ask(setup: &Setup, text: &str) -> Fallible<Value> {
                 run.model_response(ModelTurn::from_response(&response, &prepared))?;
             }
             AgentRunStep::CallTools { calls } => {
-                // The pending step is part of the saved state: the next process sees it again.
+                // The pending step is part of the saved state, so the next process gets it again.
                 fs::write(setup.dir.join("run.json"), serde_json::to_string(&run)?)?;
                 return Ok(json!({"pending": calls.len()}));
             }

@@ -1,9 +1,9 @@
 //! One session with a budget of requests. The pattern sends two keyed detached requests at the same
-//! time. Each attempt is paid for when it is sent; it can fail, and then the request is sent once
-//! more or ends without a reply. A steer can end the wait before a request is sent. Afterwards the
-//! pattern asks once for the answer.
+//! time. Each attempt is paid for when it is sent. If it fails, the request is sent once more or
+//! ends without a reply. A steer can end the wait before a request is sent. Afterwards the pattern
+//! asks once for the answer.
 //!
-//! `Log` is the fold of the log, `Ram` is lost in a crash.
+//! `Log` is the state derived from the log. `Ram` is lost in a crash.
 use crate::explore::{Label, Model};
 
 crate::rules! {
@@ -20,7 +20,8 @@ crate::rules! {
 const WAITS: u8 = 1;
 const FLIES: u8 = 2;
 
-/// Amounts are requests: an estimate is one, and each attempt costs one.
+/// The state derived from the log. Amounts are requests: an estimate is one, and each attempt costs
+/// one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Log {
     reserved: [bool; 3],
@@ -31,8 +32,8 @@ pub struct Log {
     steered: bool,
     end: u8,
 }
-/// `phase` of a request: 0 not begun, then [`WAITS`] and [`FLIES`]. `due`: a charge that is still
-/// to be written.
+/// The state of the process. `phase` of a request: 0 not begun, then [`WAITS`] and [`FLIES`].
+/// `due`: a charge that is not written yet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Ram {
     up: bool,
@@ -46,9 +47,9 @@ pub struct Ram {
 pub struct World {
     kills: u8,
     paid: u8,
-    /// What was reserved for requests that a kill found unsent.
+    /// The amount reserved for requests that a kill found unsent.
     unsent: u8,
-    /// What was paid since the pattern called `ask_all`.
+    /// `true` if a request was paid for since the pattern called `ask_all`.
     paid_now: bool,
     bad: Option<&'static str>,
 }
@@ -90,7 +91,7 @@ impl Charges {
         n
     }
 
-    /// Ends a request: its estimate is replaced by what it cost.
+    /// Ends a request: its cost replaces its estimate.
     fn end(&self, n: &mut S, k: usize, cost: u8) {
         if self.on(Rule::end_is_charge) {
             n.l.spent += cost;
@@ -104,7 +105,7 @@ impl Charges {
         n.r.phase[k] = 0;
     }
 
-    /// The step of a detached request.
+    /// Takes the next step of a detached request.
     fn request(&self, s: &S, k: usize, out: &mut Vec<(Label, S)>) {
         use Rule::*;
         let mut go = |what: &'static str, n: S| out.push(((what, k as u8, 9), n));
@@ -233,7 +234,7 @@ impl Model for Charges {
         if s.w.paid > Self::charged(s) + s.r.due + s.r.failed.iter().sum::<u8>() {
             return Some("more is paid than is charged");
         }
-        // A kill may leave charged what was not sent, but nothing else may.
+        // A kill may leave a charge for a request that was not sent. Nothing else may.
         if s.l.end != 0 && Self::charged(s) > s.w.paid + s.w.unsent {
             return Some("what was not sent is charged");
         }

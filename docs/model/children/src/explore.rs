@@ -2,20 +2,20 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-/// Declares the rules of a model, each with the text that says what it is.
+/// Declares the rules of a model, each with a text that describes it.
 #[macro_export]
 macro_rules! rules { ($($name:ident: $text:literal,)*) => {
     #[allow(non_camel_case_types)] #[derive(Clone, Copy)] pub enum Rule { $($name),* }
     pub const RULES: &[(&str, &str)] = &[$((stringify!($name), $text)),*];
 } }
 
-/// What happened in one step: words, and the child and call (or request) it concerns.
+/// The description of a step, and the child and call (or request) that it concerns.
 pub type Label = (&'static str, u8, u8);
 
 pub trait Model {
     type State: Clone + Hash;
     fn start(&self) -> Self::State;
-    /// Pushes every successor. Returns what is wrong with the state itself.
+    /// Pushes every successor. Returns the violation of the state itself, if it has one.
     fn next(&self, s: &Self::State, out: &mut Vec<(Label, Self::State)>) -> Option<&'static str>;
 }
 
@@ -54,8 +54,8 @@ pub struct Outcome {
     pub violation: Option<(&'static str, Vec<Label>)>,
 }
 
-/// With `COVER` set: also lists every kind of step that occurred, so that nothing is "ok" because
-/// it cannot happen.
+/// Explores all states. With `COVER` set, also lists every kind of step that occurred, so that no
+/// result is "ok" only because the step cannot happen.
 pub fn explore<M: Model>(m: &M) -> Outcome {
     let mut seen: HashSet<u128, BuildHasherDefault<Fx>> = HashSet::default();
     let mut came_from: Vec<(u32, Label)> = vec![(0, ("", 0, 0))];

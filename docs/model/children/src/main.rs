@@ -1,7 +1,7 @@
 //! `cargo run --release` checks the models with every rule on, then with each rule off.
 //!
 //! `… tree RULE…`, `… crash RULE…` (a tree without message and abort), `… questions RULE…`,
-//! `… rewind RULE…` or `… charges RULE…`: the shortest counterexample with those rules off.
+//! `… rewind RULE…` and `… charges RULE…` print the shortest counterexample with those rules off.
 mod charges;
 mod explore;
 mod questions;
@@ -60,7 +60,7 @@ fn check<M: Model>(name: &str, m: &M, verbose: bool) -> bool {
     f.violation.is_none()
 }
 
-/// Returns the bits of the rules of these names.
+/// Returns the bits of the rules with these names.
 fn off(rules: &[(&str, &str)], names: &[String]) -> u64 {
     let at = |name: &String| rules.iter().position(|r| r.0 == name).expect("a rule's name");
     names.iter().fold(0, |bits, name| bits | 1 << at(name))
@@ -74,7 +74,7 @@ fn check_trees(trees: &[(&str, Tree)]) {
     }
 }
 
-/// Checks a small model with every rule on, with one kill and two, then with each rule off.
+/// Checks a small model: every rule on, with one kill and with two, then each rule off.
 fn check_small<M: Model>(name: &str, rules: &[(&str, &str)], model: impl Fn(u64, u8) -> M) {
     check(&format!("{name}, every rule on, 1 kill"), &model(0, 1), true);
     check(&format!("{name}, every rule on, 2 kills"), &model(0, 2), true);

@@ -1,8 +1,8 @@
 //! One session, two requests, one pattern. The pattern announces a plan, asks the user a question,
-//! uses the answer, makes two detached requests side by side, has a child do something, and ends.
-//! It is entered from its top after a crash or a decision.
+//! uses the answer, makes two detached requests side by side, gives a child a task, and ends. After
+//! a crash or a decision it is entered from its start.
 //!
-//! `Log` is the fold of the log, `Ram` is lost in a crash.
+//! `Log` is the state derived from the log. `Ram` is lost in a crash.
 use crate::explore::{Label, Model};
 
 crate::rules! {
@@ -33,9 +33,9 @@ const OPEN: u8 = 1;
 const ANSWERED: u8 = 2;
 const WITHDRAWN: u8 = 3;
 
-/// `child`: 1 started, 2 ended (a session each; `for_request` says which request started it).
-/// `state`: 1 plan announced, 2 answer used, 3 done. `reply`: 1 + key + 2 * version of the context,
-/// per request.
+/// The state derived from the log. `child`: 1 started, 2 ended (a session each; `for_request` is
+/// the request that started it). `state`: 1 plan announced, 2 answer used, 3 done. `reply`:
+/// 1 + key + 2 * version of the context, per request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Log {
     request: u8,
@@ -87,7 +87,7 @@ pub struct Talk {
 }
 
 impl S {
-    /// The replies still in flight are lost: they may be paid for again.
+    /// Loses the replies in flight, which may be paid for again.
     fn lose(&mut self) {
         let (q, v) = (self.l.request as usize, self.l.version as usize);
         for k in 0..2 {
@@ -112,7 +112,7 @@ impl Talk {
         self.off >> r as u64 & 1 == 0
     }
 
-    /// One step of the pattern, or of the engine below it.
+    /// Takes one step of the pattern, or of the engine below it.
     fn step(&self, s: &S, out: &mut Vec<(Label, S)>) {
         use Rule::*;
         let q = s.l.request as usize;
@@ -377,7 +377,7 @@ impl Talk {
                 go("user answers a closed question, acknowledged", n)
             }
         }
-        // A steer is taken between the methods, never inside ask_all.
+        // A steer is taken between the methods, never inside `ask_all`.
         let busy = s.r.pc >= 3 && s.r.pc != 9 || s.r.half != 0;
         if !s.l.steered && s.l.run[q] < DONE && !busy {
             let mut n = *s;
@@ -475,7 +475,7 @@ impl Model for Talk {
             }
         }
         if !s.r.up {
-            // What a crash leaves in the log.
+            // The state of the log after a crash.
             let mine = s.l.owner as usize == q;
             if mine && (s.l.state >= 1) != (s.l.plan[q] > 0) && s.l.state < 3 {
                 return Some("after a crash the state and its message are apart");

@@ -1,8 +1,8 @@
 //! One session, one request. The pattern makes a draft, tries a branch from it, gives the branch up
-//! with a rewind, tries another, and ends. Both branches begin with the same keyed call, and ask
-//! with the same words. A steer, a compaction and kills come at every point.
+//! with a rewind, tries another, and ends. Both branches begin with the same keyed call, and send
+//! requests with the same words. A steer, a compaction and kills come at every point.
 //!
-//! `Log` is the fold of the log, `Ram` is lost in a crash.
+//! `Log` is the state derived from the log. `Ram` is lost in a crash.
 use crate::explore::{Label, Model};
 
 crate::rules! {
@@ -15,7 +15,7 @@ crate::rules! {
     digest_names_reply: "the digest of a request counts for its own reply only",
 }
 
-/// Messages, as bits. A summary is the bits of what it replaces.
+/// Messages, as bits. A summary has the bits of the messages that it replaces.
 const REQUEST: u8 = 1;
 const DRAFT: u8 = 2;
 const CALL: u8 = 4;
@@ -24,15 +24,15 @@ const BRANCH: [u8; 2] = [16, 32];
 const STEER: u8 = 64;
 const LAST: u8 = 128;
 const REPLIES: u8 = DRAFT | BRANCH[0] | BRANCH[1] | LAST;
-/// What the rewind removes.
+/// The messages that the rewind removes.
 const GIVEN_UP: u8 = CALL | RESULT | BRANCH[0];
 
 const QUEUED: u8 = 1;
 const DELIVERED: u8 = 2;
 
-/// `round`: the pattern's state, 0 before the first branch, then the number of the branch; 3 when a
-/// message that came after the second is answered.
-/// `asked`: the reply that the last request with words of its own would have, or 0.
+/// The state derived from the log. `round`: the pattern's state, 0 before the first branch, then
+/// the number of the branch, and 3 while it answers a message that came after the second. `asked`:
+/// the reply that the last request with words of its own would have, or 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Log {
     round: u8,
@@ -75,7 +75,7 @@ pub struct Branches {
     pub kills: u8,
 }
 
-/// The requests, by the replies that they have.
+/// Returns the number of a request, by its reply.
 fn number(reply: u8) -> usize {
     [DRAFT, BRANCH[0], BRANCH[1], LAST].iter().position(|r| *r == reply).unwrap_or(0)
 }
@@ -129,7 +129,7 @@ impl Branches {
         self.off >> r as u64 & 1 == 0
     }
 
-    /// What is wrong with a request that contains this context.
+    /// Returns the violation of a request that contains this context.
     fn check_request(l: &Log) -> Option<&'static str> {
         let all = l.context.iter().fold(0, |all, m| all | m);
         let (call, result) = (all & CALL != 0, all & RESULT != 0);
@@ -147,7 +147,7 @@ impl Branches {
         }
     }
 
-    /// Asks for this reply: gives back what is recorded, sends, or waits for the reply.
+    /// Asks for this reply: returns a recorded one, sends the request, or waits for the reply.
     fn ask(&self, s: &S, reply: u8, own_words: bool, out: &mut Vec<(Label, S)>) {
         let mut go = |what: &'static str, n: S| out.push(((what, 9, 9), n));
         let tail = last(&s.l.context);
@@ -202,7 +202,7 @@ impl Branches {
         n
     }
 
-    /// One step of the pattern, or of the engine below it.
+    /// Takes one step of the pattern, or of the engine below it.
     fn step(&self, s: &S, out: &mut Vec<(Label, S)>) {
         use Rule::*;
         let branch = BRANCH[(s.l.round >= 2) as usize];

@@ -1,8 +1,8 @@
 //! A parent session and two children in one store and one process, which can be killed between any
 //! two appends.
 //!
-//! Each log is represented by its fold (`Parent`, `Child`); one transition appends to one log at
-//! most. `Ram` is lost in a crash. `World` is what an outside observer sees: effects, payments,
+//! `Parent` and `Child` are the states derived from their logs. A transition appends to at most one
+//! log. `Ram` is lost in a crash. `World` is the view of an outside observer: effects, payments and
 //! acknowledgements.
 mod engine;
 mod outside;
@@ -79,7 +79,8 @@ pub enum Ph {
 }
 use Ph::*;
 
-/// The fold of a child's log. `k` is the call it is at; its calls follow one another.
+/// The state derived from a child's log. `k` is the index of its current call. Its calls follow one
+/// another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Child {
     ph: Ph,
@@ -89,8 +90,9 @@ pub struct Child {
     abort: bool,
     ids: u8,
 }
-/// The fold of the parent's log. `shown`: child_awaits entries per call; `dec`: 0 none, 1 approve,
-/// 2 deny; `has`: the decisions that the child has recorded, as an idle child_awaits says.
+/// The state derived from the parent's log. `shown`: `child_awaits` entries per call. `dec`: 0
+/// none, 1 approve, 2 deny. `has`: the decisions that the child has recorded, according to an idle
+/// `child_awaits`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Parent {
     started: [bool; 2],
@@ -106,7 +108,8 @@ pub struct Parent {
     own: u8,
     end: Option<Out>,
 }
-/// `tool`: 1 spawned, 2 its effect has happened. `fwd`: decisions to forward.
+/// The state of the process. `tool`: 1 spawned, 2 its effect has happened. `fwd`: decisions to
+/// forward.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Ram {
     up: bool,
@@ -199,12 +202,12 @@ impl Tree {
             && !(self.on(Rule::unlist_on_end) && s.p.ended[i].is_some())
             && !(self.on(Rule::unlist_on_close) && (s.p.abort || s.p.sup[i]))
     }
-    /// The process knows that child `i` has to be closed.
+    /// Returns whether the process knows that child `i` must be closed.
     fn knows(&self, s: &S, i: usize) -> bool {
         s.r.token || s.r.cancel[i]
     }
 
-    /// What must hold in every state.
+    /// Returns the violation of a rule that holds in every state.
     fn always(&self, s: &S) -> Option<&'static str> {
         if s.w.bad.is_some() {
             return s.w.bad;
@@ -247,7 +250,7 @@ impl Tree {
         None
     }
 
-    /// What must hold when nothing moves any more unless the user does something.
+    /// Returns the violation of a rule that holds when nothing moves unless the user acts.
     fn at_rest(&self, s: &S) -> Option<&'static str> {
         for i in 0..2 {
             let c = s.c[i];

@@ -5,28 +5,28 @@
 
 use std::collections::HashSet;
 
-/// After so many lost owners the work waits for a person.
+/// The number of lost owners after which the work waits for a person.
 const MAX_LOST: u8 = 2;
 
 #[derive(Clone, Copy)]
 struct Rules {
     /// Lost owners are counted.
     counts: bool,
-    /// Progress begins the count anew.
+    /// Progress resets the count.
     resets: bool,
-    /// An owner that leaves in order says so in the log.
+    /// An owner that leaves in order notes that in the log.
     left: bool,
-    /// An owner says in the log that it takes an input from the mailbox, before it does.
+    /// An owner notes in the log that it takes an input from the mailbox, before it takes it.
     mail: bool,
-    /// A message that is queued for the run in progress is no progress.
+    /// A message that is queued for the run in progress is not progress.
     steers: bool,
-    /// A process continues the sessions that have lost an owner one after the other.
+    /// A process continues sessions that have lost an owner one at a time.
     alone: bool,
-    /// While work is held with inputs in the mailbox, only decisions are taken from it.
+    /// While work is held with inputs in the mailbox, the owner takes only decisions from it.
     gate: bool,
-    /// What a person has continued is counted anew.
+    /// Work that a person has continued gets a new count.
     restarts: bool,
-    /// What a person has continued is still continued alone.
+    /// Work that a person has continued is still continued alone.
     watches: bool,
     /// An abort refuses the inputs that are set aside.
     refuses: bool,
@@ -45,7 +45,7 @@ const ALL: Rules = Rules {
     refuses: true,
 };
 
-/// What happens from outside, at most so often.
+/// The remaining events from outside.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct World {
     kills: u8,
@@ -57,30 +57,30 @@ struct World {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Session {
-    /// The steps that the run has left; zero if none is in progress.
+    /// The number of steps left in the run; zero without a run in progress.
     run: u8,
-    /// The step that kills the process; zero if none does.
+    /// The step that kills the process; zero if no step does.
     poison: u8,
-    /// An input waits whose handling kills the process.
+    /// `true` while an input waits that kills the process which handles it.
     pill: bool,
-    /// The messages that wait in the mailbox, after the pill.
+    /// The number of messages that wait in the mailbox, after the pill.
     rows: u8,
-    /// The process that has the session open.
+    /// The process that has opened the session.
     owner: Option<u8>,
-    // As the log has it:
+    // The state of the log:
     lost: u8,
     orderly: bool,
     mail: bool,
     held: bool,
-    /// A person has continued it, and it has not come further.
+    /// `true` if a person has continued the work, and it has made no progress since.
     watched: bool,
-    // What the checker knows:
-    /// The owners that this session has killed since the last decision of a person.
+    // The state of the checker:
+    /// The number of owners that this session has killed since a person's last decision.
     killed: u8,
-    /// The owners lost at this place, and how many of them were killed from outside.
+    /// The number of owners lost without progress; `outside` of them were killed from outside.
     losses: u8,
     outside: u8,
-    /// A person has aborted it and sent nothing since.
+    /// `true` if a person has aborted the session and sent nothing since.
     aborted: bool,
 }
 
@@ -127,7 +127,7 @@ impl Session {
         self.pill || self.rows > 0
     }
 
-    /// Whether its owner is lost if the session is opened now.
+    /// Returns whether the session has lost its owner if it is opened now.
     fn would_lose(&self) -> bool {
         !self.orderly && (self.run > 0 || self.mail)
     }
@@ -168,7 +168,7 @@ fn actions(state: &State, rules: &Rules) -> Vec<Action> {
         let session = at;
         match one.owner {
             None => {
-                // A post makes a held session due once more; the sweep leaves it alone otherwise.
+                // A post makes a held session due once more. Otherwise the sweep leaves it alone.
                 let is_due = one.run > 0 || one.has_mail();
                 for process in 0..2 {
                     let others =
@@ -214,7 +214,7 @@ fn actions(state: &State, rules: &Rules) -> Vec<Action> {
     out
 }
 
-/// The process of a session is killed by what the session does.
+/// Kills the process of a session because of the session's own work.
 fn die(state: &mut State, session: usize) {
     let process = state.sessions[session].owner;
     state.sessions[session].killed += 1;
@@ -319,7 +319,7 @@ fn apply(before: &State, action: Action, rules: &Rules) -> State {
     state
 }
 
-/// The properties. `rests`: nothing happens unless somebody decides, posts, or kills.
+/// Checks the properties. With `rests`, nothing happens unless somebody decides, posts or kills.
 fn check(state: &State, rests: bool) -> Option<&'static str> {
     for one in &state.sessions {
         let is_healthy = !one.is_poison();

@@ -1,4 +1,4 @@
-//! What the parent, the children and their engine do by themselves.
+//! Steps of the parent, the children and their engine.
 use super::Out::*;
 use super::Ph::*;
 use super::{Rule, S, Tree};

@@ -1,4 +1,4 @@
-//! What users, deadlines and kills do.
+//! Steps of users, deadlines and kills.
 use super::Out::*;
 use super::Ph::*;
 use super::{Ram, Rule, S, Tree};
