@@ -1,5 +1,5 @@
-//! A decoder behind the parser: order of events, one end, any split the same, no finished turn of a
-//! cut stream.
+//! A decoder behind the parser: its events are in order, it ends once, every split gives the same
+//! reply, and a cut stream never becomes a finished turn.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use serde_json::Value;
 use crate::random::Random;
 use crate::reply::Reply;
 
-/// Describes a wire format: how its streams say that they are complete.
+/// A wire format, described by the payloads that end its streams.
 pub struct Format {
-    /// Whether this payload says so.
+    /// Predicate for payloads that mark the end.
     pub ends: fn(&Value) -> bool,
 }
 
-/// Panics if the decoder of `F` breaks a promise with this body.
+/// Panics if the decoder of `F` violates an invariant with this body.
 pub fn check_decoder<F: WireFormat>(format: &Format, body: &[u8]) {
     let mut random = Random::of(body);
     let whole = read::<F>(&[body]);
@@ -28,7 +28,7 @@ pub fn check_decoder<F: WireFormat>(format: &Format, body: &[u8]) {
     }
 }
 
-/// The reply that comes of these chunks.
+/// Returns the reply to these chunks.
 fn read<F: WireFormat>(chunks: &[&[u8]]) -> Reply {
     let mut body = ReplyBody::new(F::decoder(Arc::new(Endpoint::default())));
     let (mut reply, mut out, mut pushed) = (Reply::default(), VecDeque::new(), 0);
@@ -43,7 +43,7 @@ fn read<F: WireFormat>(chunks: &[&[u8]]) -> Reply {
             break;
         }
     }
-    // The end is said once: more bytes and the end of the body add nothing to it.
+    // A reply ends only once. More bytes and the end of the body add no events.
     for chunk in chunks.take(8) {
         body.push(chunk, &mut out);
     }
@@ -59,7 +59,7 @@ fn read<F: WireFormat>(chunks: &[&[u8]]) -> Reply {
     reply
 }
 
-/// Whether a payload ends the reply, or the format has no payload that does.
+/// Returns whether a payload ends the reply, or the format has no such payload.
 fn says_end(format: &Format, body: &[u8]) -> bool {
     let mut says = false;
     let mut inspect = |payload: &[u8]| {

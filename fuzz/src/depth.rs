@@ -1,4 +1,4 @@
-//! Texts that are nested deeply or repeat themselves, as each kind of text that models, clients and
+//! Texts with deep nesting or many repetitions, for each kind of text that models, clients and
 //! repositories send: a glob, a pattern, JSON, a schema, a file.
 
 use std::fs;
@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 use crate::schemas::check_schema_text;
 use crate::worker::{on_worker, run_task};
 
-/// The stack of a thread of tokio.
+/// The stack size of a tokio thread.
 const STACK_BYTES: usize = 2 << 20;
-/// The longest text that is made.
+/// The maximum length of a generated text.
 const MAX_TEXT_BYTES: usize = 1 << 17;
-/// What nests, separates or repeats in one of the syntaxes.
+/// Fragments that nest, separate or repeat in one of the syntaxes.
 const FRAGMENTS: &[&str] = &[
     "{",
     "}",
@@ -100,7 +100,8 @@ const FRAGMENTS: &[&str] = &[
     "@@ -1 +1 @@\n",
 ];
 
-/// Parses a text made of these bytes: panics, or ends the process, if it is not bounded before.
+/// Parses a text made from these bytes. Panics, or ends the process, if the parser does not bound
+/// it.
 pub fn check_depth(bytes: &[u8]) {
     let [kind, rest @ ..] = bytes else { return };
     let (kind, text) = (*kind, text_of(rest));
@@ -108,8 +109,8 @@ pub fn check_depth(bytes: &[u8]) {
     parsing.expect("a thread").join().expect("no panic");
 }
 
-/// Each pair of bytes is a fragment and how often it is there; one that is out of range is the
-/// second byte itself.
+/// Makes a text of pairs of bytes: the index of a fragment and its repetitions. If the index is out
+/// of range, the second byte itself is added.
 fn text_of(bytes: &[u8]) -> String {
     let mut text = String::new();
     for pair in bytes.chunks(2) {
@@ -155,7 +156,7 @@ fn parse(kind: u8, text: &str) {
     }
 }
 
-/// Calls a tool in a directory whose files have this text, as file and as rules.
+/// Calls a tool in a directory whose files contain this text, as a file and as ignore rules.
 fn call<T: Tool>(tool: impl FnOnce(Workspace) -> T, text: &str, arguments: &Value) {
     let folder = tempfile::tempdir().expect("a folder");
     let reversed: String = text.chars().rev().collect();

@@ -1,4 +1,4 @@
-//! Log entries made of bytes: each has a valid form, and their order and ids are arbitrary.
+//! Log entries made from bytes. Each has a valid form, but their order and ids are arbitrary.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use loopwright_core::model::OutputSchema;
 use loopwright_core::tool::ToolOutput;
 use serde_json::{Value, json};
 
-/// Limits the entries of one log, so that a check of it takes milliseconds.
+/// The maximum number of entries in one log, so that a check takes milliseconds.
 const MAX_ENTRIES: usize = 400;
 
-/// Returns the log that these bytes describe: JSON lines if they begin with `{`, and otherwise one
-/// entry for each few bytes.
+/// Returns the log that these bytes describe: JSON lines if they begin with `{`, otherwise one
+/// entry for every few bytes.
 pub(crate) fn entries(bytes: &[u8]) -> Vec<LogEntry> {
     if bytes.starts_with(b"{") {
         let lines = bytes.split(|byte| *byte == b'\n');
@@ -37,7 +37,7 @@ pub(crate) fn entries(bytes: &[u8]) -> Vec<LogEntry> {
     entries
 }
 
-/// Returns the entry as it is read from a store: `null` where a value is optional is none.
+/// Returns the entry as read from a store, where `null` in an optional value becomes `None`.
 fn stored(entry: &LogEntry) -> LogEntry {
     let text = serde_json::to_string(entry).expect("JSON");
     serde_json::from_str(&text).unwrap_or_else(|why| panic!("{text}: {why}"))
@@ -62,10 +62,10 @@ const COSTS: [f64; 6] = [0.0, 0.5, -1.0, f64::MAX, f64::MIN, f64::MIN_POSITIVE];
 const TEXTS: [&str; 8] =
     ["", " \n", "x", "first\nsecond", "\u{0}\u{1b}[31m", "é 👩‍👩‍👧‍👦", "{\"a\":1}", "{\"cut"];
 
-/// Makes values of bytes. At the end of the bytes, all are zero.
+/// A source of values made from bytes. After the last byte, all values are zero.
 struct Source<'a> {
     rest: &'a [u8],
-    /// The last number of a message, and so on, that continued the sequence.
+    /// The last message number that continued the sequence. The other counters are alike.
     messages: u64,
     runs: u64,
     inputs: u64,
@@ -94,7 +94,8 @@ impl Source<'_> {
         }
     }
 
-    /// The next number of a message in most cases, as in a session; otherwise any.
+    /// Returns the next message number in most cases, as in a session. Otherwise returns any
+    /// number.
     fn message_id(&mut self) -> MessageId {
         match self.byte() {
             0..160 => {
@@ -105,7 +106,7 @@ impl Source<'_> {
         }
     }
 
-    /// A recent message.
+    /// Returns a recent message.
     fn known_message(&mut self) -> MessageId {
         MessageId(self.messages.wrapping_sub(u64::from(self.byte() % 8)))
     }
@@ -209,7 +210,7 @@ impl Source<'_> {
         UserMessage::new(self.content()).into()
     }
 
-    /// A message, in most cases of the kind that belongs into the entry.
+    /// Returns a message, in most cases of the kind that belongs in the entry.
     fn message(&mut self, usual: fn(&mut Self) -> MessageKind) -> Arc<Message> {
         let id = self.message_id();
         let body = match self.byte() {

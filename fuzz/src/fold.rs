@@ -1,4 +1,4 @@
-//! Any log: whatever is derived from it in two ways is the same, and can be stored and sent.
+//! Any log: everything that is derived from it in two ways is the same, and can be stored and sent.
 
 use std::fmt::Debug;
 
@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 use crate::entries::entries;
 use crate::random::Random;
 
-/// Panics if a promise about logs does not hold for the log that these bytes describe. What the
-/// rules of a log forbid may fold to anything, but it may neither panic nor disagree with itself.
+/// Panics if the log that these bytes describe violates an invariant. A log that breaks the rules
+/// may result in any state, but must neither panic nor contradict itself.
 pub fn check_log_of(bytes: &[u8]) {
     let entries = entries(bytes);
     let mut random = Random::of(bytes);
@@ -30,14 +30,15 @@ pub fn check_log_of(bytes: &[u8]) {
     }
 }
 
-/// What is written is read again as it was.
+/// Checks that a value survives writing and reading.
 fn check_json<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) {
     let text = serde_json::to_string(value).expect("JSON");
     let read = serde_json::from_str::<T>(&text);
     assert_eq!(read.as_ref().ok(), Some(value), "{text} is read as {read:?}");
 }
 
-/// Events are numbered without gaps, and a reader that reconnects gets those that it has not seen.
+/// Checks that events are numbered without gaps, and that a reader that reconnects gets exactly the
+/// unseen ones.
 fn check_events(entries: &[LogEntry], log: &SessionLog, random: &mut Random) {
     let events = SessionLog::events("s", entries);
     let numbers = events.iter().map(|event| event.seq);
@@ -60,7 +61,7 @@ fn check_events(entries: &[LogEntry], log: &SessionLog, random: &mut Random) {
     }
 }
 
-/// A log in parts has the events of the whole.
+/// Checks that a log in parts has the events of the whole.
 fn check_follower(entries: &[LogEntry], random: &mut Random) {
     let whole = SessionLog::events("s", entries);
     let (mut follower, mut parts, mut rest) = (Follower::new("s"), Vec::<Envelope>::new(), entries);
@@ -74,8 +75,8 @@ fn check_follower(entries: &[LogEntry], random: &mut Random) {
     assert_eq!(parts, whole, "the events of the parts");
 }
 
-/// A description that is stored after each part of a log is that of the whole log, and agrees with
-/// the log about what the session does next.
+/// Checks that a description updated part by part equals the whole log's, and that it agrees with
+/// the log about the session's next work.
 fn check_info(entries: &[LogEntry], log: &SessionLog, random: &mut Random) {
     let whole = SessionInfo::of("s", entries);
     let (mut info, mut rest) = (SessionInfo::new("s"), entries);
@@ -98,7 +99,7 @@ fn check_info(entries: &[LogEntry], log: &SessionLog, random: &mut Random) {
     }
 }
 
-/// A branch is a log in which no work is left, and its own branch.
+/// Checks that a branch is a log without work left, and is its own branch.
 fn check_branch(entries: &[LogEntry], at: u64, is_valid: bool) {
     let branch = SessionLog::branch(entries, Some(at));
     assert!(branch.shared <= at.min(entries.len() as u64));
@@ -123,7 +124,7 @@ fn check_branch(entries: &[LogEntry], at: u64, is_valid: bool) {
 }
 
 impl Random {
-    /// An index into a list, or its length.
+    /// Returns an index into a list, or its length.
     fn at<T>(&mut self, list: &[T]) -> usize {
         self.below(list.len() + 1)
     }

@@ -1,8 +1,8 @@
-//! What the fuzz targets have in common: how bytes are delivered and mutated, and what must hold of
-//! any reply, any log, any file of a store and any message of a client.
+//! Shared parts of the fuzz targets: delivery and mutation of bytes, and the invariants of any
+//! reply, any log, any file of a store and any message of a client.
 //!
-//! The whole input is the body, so that recordings are seeds as they are; where it is split and cut
-//! is taken from a hash of it.
+//! The whole input is the body, so recordings are seeds without conversion. A hash of the input
+//! determines the positions of splits and cuts.
 
 mod decoder;
 mod depth;

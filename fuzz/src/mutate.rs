@@ -1,11 +1,11 @@
-//! Mutations of event streams and of lines: whole events are dropped, repeated, moved and cut,
-//! besides what the fuzzer does to bytes.
+//! Mutations of event streams and of lines, in addition to the fuzzer's own: whole events are
+//! dropped, repeated, moved and cut.
 
 use libfuzzer_sys::fuzzer_mutate;
 
 use crate::random::Random;
 
-/// Changes `data`, of which `size` bytes are in use, and gives how many are then.
+/// Changes `data`, whose first `size` bytes are in use. Returns the new size.
 pub fn mutate(data: &mut [u8], size: usize, max: usize, seed: u32) -> usize {
     mutate_parts(data, size, max, seed, events)
 }
@@ -50,7 +50,7 @@ fn mutate_parts(
     size
 }
 
-/// The events as they stand, each with its blank line.
+/// Returns the events unchanged, each with its blank line.
 fn events(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut events = vec![Vec::new()];
     let mut blank = false;

@@ -1,14 +1,13 @@
-//! The event-stream parser: any split gives the same events, and they are those of the
-//! specification.
+//! The event-stream parser: any split gives the same events, and they match the specification.
 
 use loopwright_providers::{SseEvent, SseParser};
 
 use crate::random::Random;
 
-/// An event, and the data that comes with it.
+/// The name of an event, and its data.
 type Event = (Vec<u8>, Vec<u8>);
 
-/// Panics if the parser breaks a promise with these bytes.
+/// Panics if the parser violates an invariant with these bytes.
 pub fn check_parser(bytes: &[u8]) {
     let (whole, flushed) = parse(&[bytes]);
     assert_eq!(whole, by_the_book(bytes), "not what the specification says");
@@ -20,7 +19,7 @@ pub fn check_parser(bytes: &[u8]) {
     assert_eq!(parse(&chunks), (whole, flushed), "split it is something else");
 }
 
-/// What comes of these chunks, and what of the end.
+/// Returns the events of these chunks, and of the end.
 fn parse(chunks: &[&[u8]]) -> (Vec<Event>, Vec<Event>) {
     let (mut parser, mut pushed) = (SseParser::new(), 0);
     let (mut events, mut flushed) = (Vec::new(), Vec::new());
@@ -36,7 +35,7 @@ fn parse(chunks: &[&[u8]]) -> (Vec<Event>, Vec<Event>) {
     (events, flushed)
 }
 
-/// The specification, word for word:
+/// Parses by the specification, step by step:
 /// <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
 fn by_the_book(bytes: &[u8]) -> Vec<Event> {
     let mut rest = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);

@@ -1,4 +1,4 @@
-//! What clients of the protocols send, and any session as what they receive.
+//! Messages from clients of the protocols, and any session as the messages to them.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 
 use crate::entries::entries;
 
-/// Panics if a decoder breaks a promise with this body: it returns inputs or an error, and the same
-/// ones each time.
+/// Panics if a decoder violates an invariant with this body. It must return inputs or an error, and
+/// the same ones each time.
 pub fn check_decoders(body: &[u8]) {
     let twice = || format!("{:?}", ag_ui::RunRequest::decode(body));
     assert_eq!(twice(), twice());
@@ -78,7 +78,7 @@ pub fn check_decoders(body: &[u8]) {
     let _ = (elicited_question("s", &value), sampling_request(&value));
 }
 
-/// Panics if the events of the log that these bytes describe cannot be shown in a protocol.
+/// Panics if a protocol cannot show the events of the log that these bytes describe.
 pub fn check_folds(bytes: &[u8]) {
     let events = SessionLog::events("s", &entries(bytes));
     let awaited = |event: &Envelope| ShownRuns::of(vec![Awaited::Run(event.run_id)]);
@@ -105,7 +105,7 @@ pub fn check_folds(bytes: &[u8]) {
     let _ = openai::ChatCompletion::of(frames);
 }
 
-/// Panics if a fold says twice that it has ended, or an event of it is no JSON.
+/// Panics if an encoder ends twice, or if one of its events is not JSON.
 fn check_encoder<E: Encode<Event: serde::Serialize>>(mut encoder: E, events: &[Envelope]) {
     let mut to = VecDeque::new();
     let ended =

@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same for the same input.
+//! Numbers that look random, but are the same for the same input.
 
 /// A xorshift generator.
 pub(crate) struct Random(u64);
@@ -8,7 +8,7 @@ impl Random {
         Random(seed | 1)
     }
 
-    /// Of a hash of these bytes.
+    /// Returns a generator whose seed is a hash of these bytes.
     pub(crate) fn of(bytes: &[u8]) -> Random {
         let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         Random::new(bytes.iter().fold(0xcbf2_9ce4_8422_2325, hash))
@@ -21,7 +21,7 @@ impl Random {
         (self.0 >> 11) as usize % end.max(1)
     }
 
-    /// Chunks of random lengths, often short ones, now and then empty ones.
+    /// Returns chunks of random lengths: often short, sometimes empty.
     pub(crate) fn split<'a>(&mut self, mut bytes: &'a [u8]) -> Vec<&'a [u8]> {
         let mut chunks = Vec::new();
         let max = [2, 9, 60, 900][self.below(4)];

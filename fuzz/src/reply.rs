@@ -1,4 +1,4 @@
-//! A reply made of its events, which panics where they are out of order.
+//! A reply built from its events. It panics if they are out of order.
 
 use loopwright_core::message::{StopReason, Usage};
 use loopwright_core::model::{BlockKind, ModelError, ModelEvent};
@@ -8,9 +8,9 @@ use loopwright_core::model::{BlockKind, ModelError, ModelEvent};
 pub(crate) struct Reply {
     blocks: Vec<Block>,
     end: Option<Result<(StopReason, Usage), ModelError>>,
-    /// What it has used so far, where it does not say so at its end.
+    /// The usage so far, for replies whose end does not report it.
     used: Usage,
-    /// How many bytes of text, ids, names and signatures there were.
+    /// The number of bytes of text, ids, names and signatures.
     pub(crate) bytes: usize,
 }
 
@@ -31,7 +31,7 @@ impl Reply {
         self.end.is_some()
     }
 
-    /// Takes the next event.
+    /// Applies the next event.
     pub(crate) fn add(&mut self, event: ModelEvent) {
         assert!(self.end.is_none(), "{event:?} after the end");
         match event {

@@ -1,4 +1,4 @@
-//! JSON Schemas of others with values for them: compiling and validating takes bounded time and
+//! Foreign JSON Schemas with values for them. Compiling and validating must take bounded time and
 //! stack.
 
 use std::thread;
@@ -10,13 +10,13 @@ use serde_json::{Map, Value, json};
 
 use crate::worker::on_worker;
 
-/// The stack of a thread of tokio.
+/// The stack size of a tokio thread.
 const STACK_BYTES: usize = 2 << 20;
-/// How large a made schema may become.
+/// The maximum number of parts of a generated schema.
 const MAX_PARTS: usize = 20_000;
 
-/// Compiles a schema made of these bytes and validates a value: panics, or ends the process, if it
-/// is not bounded.
+/// Compiles a schema made from these bytes and validates a value. Panics, or ends the process, if
+/// that is not bounded.
 pub fn check_schemas(bytes: &[u8]) {
     let mut maker = Maker { bytes, at: 0, parts: 0 };
     let schema = maker.root();
@@ -24,7 +24,7 @@ pub fn check_schemas(bytes: &[u8]) {
     check_schema(schema, value);
 }
 
-/// Compiles this text as a schema: panics, or ends the process, if it is not bounded.
+/// Compiles this text as a schema. Panics, or ends the process, if that is not bounded.
 pub(crate) fn check_schema_text(text: &str) {
     let Ok(schema) = serde_json::from_str::<Value>(text) else { return };
     check_schema(schema.clone(), schema);
@@ -40,7 +40,7 @@ fn check_schema(schema: Value, value: Value) {
     checking.expect("a thread").join().expect("no panic");
 }
 
-/// What a model asks with this schema.
+/// Returns the question that a model asks with this schema.
 fn question(schema: &Value) -> Option<Question> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let arguments = json!({ "question": "?", "schema": schema });
@@ -50,7 +50,7 @@ fn question(schema: &Value) -> Option<Question> {
     }
 }
 
-/// Makes schemas and values of bytes.
+/// A generator of schemas and values from bytes.
 struct Maker<'b> {
     bytes: &'b [u8],
     at: usize,
@@ -89,7 +89,7 @@ impl Maker<'_> {
         root
     }
 
-    /// `next` is the next definition of `count`.
+    /// Returns a schema. `next` is the next definition of `count`.
     fn schema(&mut self, depth: usize, next: usize, count: usize) -> Value {
         self.parts += 1;
         let mut rules = Map::new();

@@ -13,9 +13,9 @@ use crate::random::Random;
 
 /// Uses the sessions of a store whose file is damaged, or imports a session.
 ///
-/// An input that begins with the header of a `Jsonl` log is such a file; its checksums are
-/// sometimes made right, to reach what they guard. One that begins with `S` is a list of changes of
-/// a SQLite file. Any other is an exported session.
+/// An input that begins with the header of a `Jsonl` log is such a file. Its checksums are
+/// sometimes corrected, to reach the code behind them. An input that begins with `S` is a list of
+/// changes to a SQLite file. Any other input is an exported session.
 pub fn check_store(bytes: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     runtime.expect("a runtime").block_on(async {
@@ -89,7 +89,7 @@ async fn check(store: &dyn SessionStore, file: &Path) {
     }
 }
 
-/// An error names the file, unless it is about a session's name or state.
+/// Checks that an error names the file, unless it is about a session's name or state.
 fn check_error(error: &MemoryError, file: &Path) {
     let text = error.to_string();
     let is_damage = matches!(error, MemoryError::Damaged(_) | MemoryError::Newer { .. });

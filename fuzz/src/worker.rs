@@ -1,4 +1,4 @@
-//! How long a worker of the runtime is busy with what it is given.
+//! The time that a worker of the runtime is busy with its input.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The longest time that a worker may be busy in an optimised build.
+/// The maximum time that a worker may be busy in an optimised build.
 const MAX_BUSY: Duration = Duration::from_millis(100);
 /// The slowdown of this build, which counts branches and is hardly optimised.
 const SLOWDOWN: u32 = 10;
-/// Times below this are not reported.
+/// The minimum time that is reported.
 const LEAST_REPORTED: Duration = Duration::from_millis(20);
 
-/// The longest time so far, in microseconds.
+/// The maximum time so far, in microseconds.
 static MAX_MICROS: AtomicU64 = AtomicU64::new(0);
 
-/// Runs what a worker runs without a pause. Panics if that keeps the worker busy for too long.
+/// Runs work that a worker does without a pause. Panics if it keeps the worker busy for too long.
 ///
-/// Processor time is measured, of the whole process: a worker can wait for a thread with a larger
-/// stack, and other fuzzers share the processors. Nothing else runs in the process.
+/// Measures the processor time of the whole process, because a worker can wait for a thread with a
+/// larger stack, and other fuzzers share the processors. Nothing else runs in the process.
 pub fn on_worker<T>(what: &str, run: impl FnOnce() -> T) -> T {
     let began = busy(ClockId::ProcessCPUTime);
     let result = run();
@@ -28,8 +28,8 @@ pub fn on_worker<T>(what: &str, run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs a task. Panics if one of its polls keeps the worker busy for too long. What the task hands
-/// to other threads may take longer.
+/// Runs a task. Panics if one of its polls keeps the worker busy for too long. Work that the task
+/// hands to other threads may take longer.
 pub(crate) fn run_task<T>(what: &str, task: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let mut task = pin!(task);

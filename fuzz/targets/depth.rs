@@ -1,4 +1,4 @@
-//! Deeply nested texts as everything that is parsed.
+//! Deeply nested texts for every parser.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

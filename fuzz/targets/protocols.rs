@@ -1,4 +1,4 @@
-//! Any bytes as what a client of a protocol sends, and any session as what it receives.
+//! Any bytes as a message from a client of a protocol, and any session as the messages to it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
