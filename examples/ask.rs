@@ -3,7 +3,7 @@
 //! `cargo run --example ask`
 //!
 //! `offline` is a rule-based model without a key. `anthropic/claude-sonnet-4-5` reads its key from
-//! `ANTHROPIC_API_KEY`, `ollama/llama3.3` needs none.
+//! `ANTHROPIC_API_KEY`. `ollama/llama3.3` needs no key.
 
 #[loopwright::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -2,8 +2,7 @@
 //!
 //! `cargo run --example ask_user`
 //!
-//! The question is a pending action like an approval, so it can also be answered in another
-//! process, days later.
+//! The question is a pending action like an approval, so another process can answer it days later.
 
 use std::error::Error;
 

@@ -1,10 +1,10 @@
-//! An agent in an axum app of your own: one route streams its events, the others are nested routes.
+//! An agent in your own axum app: one route streams its events, the others are nested routes.
 //!
 //! `cargo run --example axum_app`
 //!
 //! It listens on a free port, sends requests to itself, and ends. `router` has live sessions, a web
-//! page and more; `sse` streams the events of any session. Both need the feature `server`, and
-//! leave authentication to layers of the app.
+//! page and more. `sse` streams the events of any session. Both need the feature `server`, and
+//! leave authentication to the app's layers.
 
 use std::error::Error;
 
@@ -25,7 +25,7 @@ use loopwright::server::{Server, ToPublic, router, sse};
 use loopwright::{GenericAgent, RunContext};
 use tokio::net::TcpListener;
 
-/// Streams the run of one request. Without `public`, the frames have arguments and costs too.
+/// Streams the run of one request. Without `public`, the frames also contain arguments and costs.
 async fn ask(State(agent): State<GenericAgent>, question: String) -> Response {
     let Ok((handle, _)) = agent.run(RunContext::new()).await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();

@@ -1,8 +1,8 @@
-//! A chat bot, as for Discord or Slack, over a mock gateway: one session for each channel.
+//! A chat bot, as for Discord or Slack, over a mock gateway: one session per channel.
 //!
 //! `cargo run --example bot`
 //!
-//! While a run works, further messages of the user who started it are steers; those of others are
+//! During a run, further messages of the user who started it are steers. Messages of others are
 //! follow-ups, which wait for its end.
 
 use std::collections::HashMap;
@@ -18,17 +18,17 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// A message that somebody has written: channel, author, text.
+/// A message of a user: channel, author, text.
 type Incoming = (&'static str, &'static str, &'static str);
 
-/// What the bot does in a channel.
+/// An action of the bot in a channel.
 enum Outgoing {
     Typing(String),
     React(&'static str, &'static str),
     Post(String, String),
 }
 
-/// Passes on what happens in the session of a channel.
+/// Posts the bot's replies and activity from the events of a session.
 async fn post_replies(mut events: EventStream, gateway: UnboundedSender<Outgoing>) {
     while let Some(event) = events.next().await {
         let channel = event.session_id.to_string();
@@ -47,7 +47,7 @@ async fn post_replies(mut events: EventStream, gateway: UnboundedSender<Outgoing
     }
 }
 
-/// The loop of the bot, until the gateway is closed.
+/// Runs the bot until the gateway is closed.
 async fn run_bot(
     agent: GenericAgent,
     mut messages: UnboundedReceiver<Incoming>,
@@ -81,7 +81,7 @@ async fn run_bot(
     Ok(())
 }
 
-/// Stands for the platform: writes messages, and shows what the bot does.
+/// Plays the platform: writes messages, and shows the actions of the bot.
 async fn platform(
     users: UnboundedSender<Incoming>,
     mut bot: UnboundedReceiver<Outgoing>,

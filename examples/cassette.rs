@@ -1,10 +1,10 @@
-//! A cassette: what an agent's models and tools do is recorded once, and replayed without them.
+//! A cassette: the work of an agent's models and tools is recorded once, and replayed without them.
 //!
 //! `cargo run --example cassette`
 //!
-//! A test with `Cassette::auto` records at its first run, with a key, and needs neither a key nor a
-//! network from then on. Where the agent no longer does what was recorded, the test fails with a
-//! diff, as here after a change of the prompt.
+//! A test with `Cassette::auto` records at its first run, with a key. From then on it needs neither
+//! a key nor a network. If the agent deviates from the recording, the test fails with a diff, as
+//! here after a change of the prompt.
 
 use std::error::Error;
 use std::path::Path;
@@ -20,12 +20,11 @@ fn weather(city: &str) -> String {
     format!("Rain in {city}.")
 }
 
-/// Asks an agent with this system prompt. All of it is the same whether the cassette is recorded or
-/// replayed.
+/// Asks an agent with this system prompt. The code is the same for recording and replay.
 async fn ask(path: &Path, system: &str) -> Result<(), Box<dyn Error>> {
     let cassette = Cassette::auto(path)?;
     println!("{}", if cassette.is_recording() { "recording" } else { "replaying" });
-    // Usually a model of a provider. It is only built to record.
+    // Usually a provider's model. It is only built to record.
     let model = cassette.model(|| {
         let call = Script::calls([("w", "weather", serde_json::json!({"city": "Oslo"}))]);
         Ok::<_, Box<dyn Error>>(ScriptedModel::new([call, Script::text("Take an umbrella.")]))

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --example compaction`
 //!
-//! The log keeps every message; only requests to the model contain the summary instead.
+//! The log keeps every message. Only requests to the model contain the summary instead.
 
 use std::error::Error;
 

@@ -4,7 +4,7 @@
 //!
 //! The run ends with `AwaitingAction`. The pending calls are in the session's memory, so the
 //! decision may come days later and from another process. It contains the digest of the call that
-//! the user saw, so no other call can be approved by it.
+//! the user saw, so it cannot approve another call.
 
 use std::error::Error;
 

@@ -2,7 +2,7 @@
 //!
 //! A log is a list. An append is one script and therefore atomic. It succeeds only at the list's
 //! end and only for the owner. The owner is a key that is renewed while the owner lives and expires
-//! a minute after its death, so that another one can take the session over. An owner whose key has
+//! a minute after its death. Then another owner can take the session over. An owner whose key has
 //! expired, because the machine slept, continues if no other owner has appeared in between.
 //!
 //! Start `redis-server --appendonly yes --appendfsync always`, then run
@@ -33,16 +33,16 @@ const CLOSE: &str =
 const DELETE: &str = "if redis.call('EXISTS', KEYS[2]) == 1 then return 2 end
     redis.call('SREM', 'sessions', ARGV[1]) return redis.call('DEL', KEYS[1])";
 
-/// Stores sessions on a Redis server.
+/// A session store on a Redis server.
 #[derive(Clone)]
 pub struct Redis {
-    /// The server.
+    /// Client, from which `drop` opens a blocking connection.
     pub client: Client,
-    /// A connection to the server.
+    /// Shared connection of the async commands.
     pub connection: MultiplexedConnection,
 }
 
-/// An open session. It is released on drop.
+/// An open session, which is released on drop.
 struct OpenSession {
     redis: Redis,
     name: String,

@@ -4,8 +4,8 @@
 //!
 //! It wraps the pattern that writes, which takes the user's messages and runs the tools. The critic
 //! is called with a *detached* request: its reply is counted and logged, but stays out of the
-//! conversation. The round is part of the request's state: it is logged together with the message
-//! that starts it, so the pattern continues correctly after a crash, and the next request begins
+//! conversation. The round is part of the request's state. It is logged together with the message
+//! that starts it, so the pattern continues correctly after a crash. The next request begins
 //! without it. `tests/spec/examples.rs` checks the pattern with the conformance suite.
 
 use std::error::Error;

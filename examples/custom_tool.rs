@@ -1,9 +1,9 @@
-//! A tool with state: a client of a (pretend) weather service with a cache, shared by all calls.
+//! A tool with state: a client of a (pretend) weather service, with a cache that all calls share.
 //!
 //! `cargo run --example custom_tool`
 //!
 //! `tool_with` clones the state into each call, so the state is an `Arc`. The type of the arguments
-//! defines the schema that the model gets and that each call is validated against.
+//! defines the schema that the model gets, and that validates each call.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -15,7 +15,7 @@ use loopwright::tool::Effect;
 use loopwright::{GenericAgent, RunContext, ToolError, tool_with};
 use serde_json::json;
 
-/// Stands for an HTTP client.
+/// A stand-in for an HTTP client.
 #[derive(Default)]
 struct WeatherClient {
     /// Degrees by city; `None` for a city that the service does not know.

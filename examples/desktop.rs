@@ -2,8 +2,8 @@
 //!
 //! `cargo run --example desktop`
 //!
-//! The agent lives on a tokio runtime in a thread of its own. Two channels join them: clicks go to
-//! the agent, its events come back. A frame is drawn as text here. In egui the thread would call
+//! The agent lives on a tokio runtime in its own thread. Two channels join them: clicks go to the
+//! agent, its events come back. Here a frame is drawn as text. In egui the thread would call
 //! `Context::request_repaint` after each event, and `update` would drain the channel.
 
 use std::error::Error;
@@ -50,9 +50,9 @@ async fn serve_window(
 #[derive(Default)]
 struct Chat {
     lines: Vec<String>,
-    /// The reply that streams.
+    /// The streaming reply.
     draft: String,
-    /// The action that the buttons are for.
+    /// The action that the buttons decide.
     waiting: Option<Arc<ExternalAction>>,
     is_done: bool,
 }

@@ -2,8 +2,8 @@
 //!
 //! `cargo run --example dynamic_tools`
 //!
-//! A source stands for plug-ins or for a tool server. Its tools get a prefix, so that they do not
-//! collide with those of the agent.
+//! A source represents plug-ins or a tool server. Its tools get a prefix, so that they do not
+//! collide with the agent's own.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};

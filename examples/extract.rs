@@ -2,7 +2,7 @@
 //!
 //! `cargo run --example extract`
 //!
-//! An answer that does not fit is sent back to the model with what is wrong. The offline model only
+//! An answer that does not match is sent back to the model with the errors. The offline model only
 //! takes the first quoted text, number and option.
 
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]

@@ -1,8 +1,8 @@
-//! A session store of your own over a `HashMap`. It passes the conformance suite for stores.
+//! Your own session store, over a `HashMap`. It passes the conformance suite for stores.
 //!
 //! `cargo run --example hash_map_store`
 //!
-//! Four methods of `SessionStore` and two of `Memory` suffice; search, forks, pages and the list of
+//! Four methods of `SessionStore` and two of `Memory` suffice. Search, forks, pages and the list of
 //! pending actions have defaults. `custom_memory` does the same with Redis.
 
 use std::cmp::Reverse;

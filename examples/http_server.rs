@@ -2,8 +2,8 @@
 //!
 //! `cargo run --example http_server`
 //!
-//! It listens on a free port, sends a request to itself, and ends. The feature `server` has it;
-//! `axum_app` mounts the same routes in an app of your own.
+//! It listens on a free port, sends a request to itself, and ends. It needs the feature `server`.
+//! `axum_app` mounts the same routes in your own app.
 
 use std::error::Error;
 

@@ -2,7 +2,8 @@
 //!
 //! `cargo run --example json_events`
 //!
-//! `Envelope` implements `Deserialize` too, and `schemars::schema_for!(Envelope)` describes it.
+//! `Envelope` also implements `Deserialize`, and `schemars::schema_for!(Envelope)` returns its
+//! schema.
 
 use std::error::Error;
 

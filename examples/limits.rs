@@ -2,7 +2,8 @@
 //!
 //! `cargo run --example limits`
 //!
-//! The model would call its tool forever. `session_limits` sets the same for a whole session.
+//! The model would call its tool forever. `session_limits` sets the same limits for a whole
+//! session.
 
 use std::error::Error;
 

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --example long_term_memory`
 //!
-//! The host says whose facts they are, with a `Principal`; a model cannot name another user.
+//! The host names the owner of the facts with a `Principal`. A model cannot name another user.
 
 use std::error::Error;
 
@@ -13,7 +13,7 @@ use loopwright::testing::{Script, ScriptedModel};
 use loopwright::{GenericAgent, RunContext};
 use serde_json::json;
 
-/// Runs one session of a user, and returns the last request that the model got.
+/// Runs one session of a user. Returns the last request that the model got.
 async fn session(
     memory: &LongTerm,
     user: &str,

@@ -1,9 +1,9 @@
-//! A model of your own: `impl ChatModel` in 25 lines. This one repeats the request in capitals.
+//! Your own model: `impl ChatModel` in 25 lines. This one repeats the request in capitals.
 //!
 //! `cargo run --example own_model`
 //!
 //! A client of a real service does the same with the chunks of its response: one delta for each
-//! chunk of text, then `Done` with the tokens that were used, or `Error`.
+//! chunk of text, then `Done` with the used tokens, or `Error`.
 
 use futures::stream::{StreamExt, iter};
 use loopwright::message::{StopReason, Usage};

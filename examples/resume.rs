@@ -2,7 +2,7 @@
 //!
 //! `cargo run --example resume`
 //!
-//! The second agent could be in another process: the log in the file is all that it needs.
+//! The second agent could be in another process: it needs only the log in the file.
 
 use std::error::Error;
 

@@ -2,8 +2,8 @@
 //!
 //! `cargo run --example several_models`
 //!
-//! `model_named` adds a model; patterns, compaction and your own loop (`Ask::new().model("large")`)
-//! name it. `patterns -- route` shows the same pattern with prompts for each role.
+//! `model_named` adds a model. Patterns, compaction and your own loop (`Ask::new().model("large")`)
+//! refer to it by name. `patterns -- route` shows the same pattern with prompts for each role.
 
 use std::error::Error;
 

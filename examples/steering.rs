@@ -3,7 +3,7 @@
 //! `cargo run --example steering`
 //!
 //! A *steer* is delivered before the next request, here after the running tool. A *follow-up* waits
-//! until the agent would stop. A steer with `Urgency::Interrupt` ends the streaming reply; the text
+//! until the agent would stop. A steer with `Urgency::Interrupt` ends the streaming reply. The text
 //! received so far stays in the conversation.
 
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! Structured output: the answer of a run is a Rust value. An answer that does not fit its schema
+//! Structured output: the answer of a run is a Rust value. An answer that does not match its schema
 //! is sent back to the model.
 //!
 //! `cargo run --example structured_output`

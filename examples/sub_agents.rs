@@ -1,11 +1,11 @@
-//! Sub-agents: agents that a model, or a pattern, gives tasks to. Two of them work at the same
-//! time, each in a session of its own.
+//! Sub-agents: agents that get tasks from a model or a pattern. Two of them work at the same time,
+//! each in its own session.
 //!
 //! `cargo run --example sub_agents`
 //!
-//! What they need approved is decided in the session at the root. Approve one, and it continues,
-//! whether or not the other is still waiting; if the process ended in between, another one would
-//! show the same actions.
+//! Their approvals are decided in the root session. An approved sub-agent continues, whether or not
+//! the other is still waiting. If the process ended in between, another one would show the same
+//! actions.
 
 use std::error::Error;
 

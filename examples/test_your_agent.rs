@@ -1,9 +1,9 @@
-//! Testing an agent: scripted replies, checks of what it sent, and a crash after every write.
+//! Testing an agent: scripted replies, checks of its requests, and a crash after every write.
 //!
 //! `cargo run --example test_your_agent`
 //!
 //! The functions here would be tests, with `#[tokio::test(start_paused = true)]`, in which waiting
-//! takes no time. The feature `testing` of the crate has all of it.
+//! takes no time. Everything comes from the crate's feature `testing`.
 
 use std::error::Error;
 
@@ -25,7 +25,7 @@ fn replies() -> [Script; 2] {
     [Script::calls([("call-1", "pay", json!({"euros": 20}))]), Script::text("The bill is paid.")]
 }
 
-/// A payment waits for an approval, and runs once it has one.
+/// Checks that a payment waits for an approval, and runs once it has one.
 async fn a_payment_needs_an_approval() -> Result<(), Box<dyn Error>> {
     let mut harness = Harness::new(PiPattern, replies(), with_tools).await;
     harness.handle.prompt("Pay the bill.").await?;
@@ -41,7 +41,7 @@ async fn a_payment_needs_an_approval() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Whatever write the process dies after, the bill is not paid twice.
+/// Checks that the bill is never paid twice, for a crash after any write.
 async fn a_crash_pays_nothing_twice() -> Result<(), Box<dyn Error>> {
     let agent = |model| with_tools(GenericAgent::builder(model, PiPattern));
     let scenario = Scenario::new(replies()).request("Pay the bill.");

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --example tool_macro`
 //!
-//! Doc comments are what the model reads. Methods share the value in the `Arc`.
+//! The model reads the doc comments. Methods share the value in the `Arc`.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 //!
 //! `cargo run --example vector_recall`
 //!
-//! The embedder hashes groups of three letters, so it needs no model and knows how texts are spelt,
-//! not what they mean. For meaning, use one of a provider:
+//! The embedder hashes groups of three letters. It needs no model, and knows the spelling of texts,
+//! not their meaning. For meaning, use a provider's embedder:
 //! `OpenAiChat::builder("…").build_embedder(dimensions)`.
 
 use loopwright::patterns::{PiPattern, Rag};

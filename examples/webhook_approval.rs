@@ -1,10 +1,10 @@
-//! Approval by webhook: a call that waits is posted to an address, and the decision comes back over
+//! Approval by webhook: a waiting call is posted to an address, and the decision comes back over
 //! HTTP, with edited arguments.
 //!
 //! `cargo run --example webhook_approval`
 //!
-//! The desk stands for a chat tool or a ticket system, where a person decides hours later. The
-//! digest in a decision is that of the action that was shown, so nothing else is approved.
+//! The desk represents a chat tool or a ticket system, where a person decides hours later. A
+//! decision contains the digest of the action that was shown, so it cannot approve another one.
 
 use std::error::Error;
 
@@ -50,7 +50,7 @@ struct Notice {
     answer_to: String,
 }
 
-/// Stands for the desk: it accepts a notice at once, and decides later.
+/// Plays the desk: accepts a notice at once, and decides later.
 async fn desk(Json(notice): Json<Notice>) -> StatusCode {
     let Notice { action, answer_to } = notice;
     println!("the desk is asked: {} {}", action.name, action.arguments);

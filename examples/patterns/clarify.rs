@@ -1,7 +1,7 @@
 //! `Clarify`: the agent asks the user back before it books anything.
 //!
-//! A small model decides what is unclear. The first question is answered at once. The
-//! second one is answered when the session is opened again, as another process could, days later.
+//! A small model decides what is unclear. The first question is answered at once. The second is
+//! answered after the session is opened again, as another process could do days later.
 
 use std::error::Error;
 
@@ -12,7 +12,7 @@ use loopwright::patterns::{Clarify, PiPattern};
 use loopwright::testing::{Script, ScriptedModel};
 use loopwright::{AgentHandle, GenericAgent, RunContext};
 
-/// Answers the question that is pending and waits until the agent needs the next answer or is done.
+/// Answers the pending question. Waits until the agent needs the next answer or is done.
 async fn answer(handle: &AgentHandle, answer: &str) -> Result<(), Box<dyn Error>> {
     let action = handle.pending().await?.remove(0);
     let question = action.question().ok_or("the action is not a question")?;

@@ -1,7 +1,7 @@
 //! `Ensemble`: several models answer at the same time.
 //!
-//! For a label the models vote. For free text, of which no two are equal, a judge writes the answer
-//! from what all of them propose.
+//! For a label, the models vote. Free texts are never equal, so a judge writes the answer from all
+//! of the proposals.
 
 use std::error::Error;
 

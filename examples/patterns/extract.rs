@@ -1,7 +1,7 @@
 //! `Extract`: the answer is a value of a Rust type.
 //!
-//! The first reply of the model lacks a field. It is sent back with what is wrong, and the
-//! conversation gets the second reply only, from which the program reads the value.
+//! The first reply of the model lacks a field. It is sent back with the errors. Only the second
+//! reply is added to the conversation, and the program reads the value from it.
 
 use std::error::Error;
 

@@ -1,7 +1,7 @@
 //! `FirstCall`: the model must look something up before it answers.
 //!
-//! A support agent tends to answer from memory. Its first turn is forced to call `search_manual`,
-//! and from the second turn on the model is free to answer.
+//! A support agent tends to answer from memory. Its first turn is forced to call `search_manual`.
+//! From the second turn on, the model is free to answer.
 
 use std::error::Error;
 

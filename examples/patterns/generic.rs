@@ -1,5 +1,4 @@
-//! `GenericPattern`: everything that the user writes during a run is delivered before the next
-//! request.
+//! `GenericPattern`: all messages of the user during a run are delivered before the next request.
 //!
 //! The user sends a steer and a follow-up while a tool runs, and one reply answers both. With
 //! `PiPattern`, which `pi.rs` shows with the same conversation, the follow-up waits for the answer.

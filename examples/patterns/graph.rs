@@ -1,8 +1,8 @@
 //! `Graph`: nodes, conditional edges, a cycle, a question, a fan-out, and the way back.
 //!
 //! `agent` is the graph of an agent: a node that asks the model, a node that calls its tools, and a
-//! conditional edge between them. `naming` asks two models at once, joins their proposals, lets the
-//! user decide, and returns to before the proposals if the user wants others.
+//! conditional edge between them. `naming` asks two models at once, joins their proposals, and lets
+//! the user decide. If the user wants others, it returns to the point before the proposals.
 
 use std::error::Error;
 
@@ -13,7 +13,8 @@ use loopwright::patterns::{Graph, Next, PiPattern};
 use loopwright::testing::{Script, ScriptedModel, TestTool};
 use loopwright::{Ask, GenericAgent, RunContext, StepError};
 
-/// Asks and calls tools in a cycle. The state says whether the results ask for the end.
+/// Returns a graph that asks and calls tools in a cycle. The state is `true` if the results ask for
+/// the end.
 pub(crate) fn agent() -> Graph<bool> {
     Graph::<bool>::new("agent")
         .node("agent", |step, _| {
@@ -38,7 +39,7 @@ pub(crate) fn agent() -> Graph<bool> {
         .edge("tools", |_, ends| if std::mem::take(ends) { Next::End } else { Next::To("agent") })
 }
 
-/// What `naming` has to know when it continues after a crash or a decision.
+/// The state with which `naming` continues after a crash or a decision.
 #[derive(Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Naming {
     round: u32,
@@ -46,13 +47,13 @@ pub(crate) struct Naming {
     wants_others: bool,
 }
 
-/// Proposes names until the user wants one of them, then lets `PiPattern` answer.
+/// Returns a graph that proposes names until the user chooses one, then lets `PiPattern` answer.
 pub(crate) fn naming() -> Graph<Naming> {
     Graph::<Naming>::new("propose")
         .checkpoint("propose")
         .node("propose", |step, naming| {
             Box::pin(async move {
-                // The fan-out. The keys differ from visit to visit; a crash pays for none twice.
+                // The fan-out. The keys differ per visit, so a crash pays for no request twice.
                 let ask =
                     |model| Ask::detached().model(model).key(format!("{model}-{}", naming.round));
                 let replies = step.ask_all(["bold", "calm"].map(ask)).await?;
@@ -67,7 +68,7 @@ pub(crate) fn naming() -> Graph<Naming> {
             Box::pin(async move {
                 let question = Question::choice(&naming.names, ["these", "others"]);
                 let key = format!("decide-{}", naming.round);
-                // The interrupt: the run ends here, and is here again once there is an answer.
+                // The interrupt: the run ends here, and continues here once there is an answer.
                 let answer = step.question(&key, question).await?.answer()?;
                 naming.wants_others = answer.is_some_and(|answer| answer == "others");
                 Ok(None)

@@ -1,7 +1,7 @@
 //! `Handoff`: the model in one role hands the conversation over to another role.
 //!
-//! The desk finds out that a request is about a defect and hands it over to the technician, a
-//! larger model. The technician keeps the conversation for the next request.
+//! The desk finds out that a request is about a defect. It hands the request over to the
+//! technician, a larger model. The technician keeps the conversation for the next request.
 
 use std::error::Error;
 

@@ -1,8 +1,8 @@
 //! The patterns of the library, one example each.
 //!
 //! `cargo run --example patterns` runs all of them, `cargo run --example patterns -- rag` runs one.
-//! Each file is complete: to try a pattern in a program of your own, copy its `run` into `main`.
-//! The models are scripted, so no key is needed and the replies are always the same.
+//! Each file is complete: to try a pattern in your own program, copy its `run` into `main`. The
+//! models are scripted, so no key is needed and the replies are always the same.
 
 mod clarify;
 mod ensemble;

@@ -1,7 +1,7 @@
 //! `Orchestrate`: a request is divided among three sub-agents, which work at the same time.
 //!
-//! The sub-agent for hotels needs an approval to book. It is decided in the session at the root,
-//! where the pending action names the sub-agent that asks. The others do not wait for it.
+//! The sub-agent for hotels needs an approval to book. The user decides in the root session, where
+//! the pending action names the sub-agent that asks. The others do not wait for it.
 
 use std::error::Error;
 

@@ -1,8 +1,8 @@
 //! `PiPattern`: a steer changes the work in progress, a follow-up waits until it is done.
 //!
 //! The user sends both while a tool runs. The steer is part of the next request. The follow-up is
-//! delivered when the agent would otherwise stop, and gets a reply of its own. `generic.rs` has the
-//! same conversation with `GenericPattern`.
+//! delivered when the agent would otherwise stop, and gets its own reply. `generic.rs` has the same
+//! conversation with `GenericPattern`.
 
 use std::error::Error;
 

@@ -1,7 +1,7 @@
 //! `PlanExecute`: a strong model plans, a cheaper one does the steps.
 //!
-//! After each step the planner is asked again for the steps that are left, now with what came of
-//! the step. Here the first result makes a step unnecessary: the ferry does not run.
+//! After each step, the planner plans the remaining steps again, with the result of the step. Here
+//! the first result makes a step unnecessary: the ferry does not run.
 
 use std::error::Error;
 

@@ -1,7 +1,7 @@
 //! `PlanFirst`: nothing is deleted before the user has accepted a plan.
 //!
-//! While the agent plans it has the tools that only read. The user declines the first plan with a
-//! reason, and accepts the second one when the session is opened again, as another process could.
+//! While the agent plans, it has only the read-only tools. The user declines the first plan with a
+//! reason, and accepts the second after the session is opened again, as another process could do.
 
 use std::error::Error;
 

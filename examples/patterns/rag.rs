@@ -1,7 +1,7 @@
 //! `Rag`: answers from documents, with citations.
 //!
-//! The retriever finds the paragraphs that share words with the query; a real one would have an
-//! index or a vector store. The passages that the answer cites follow it as a message of the kind
+//! The retriever finds the paragraphs that share words with the query. A real one would have an
+//! index or a vector store. The cited passages follow the answer as a message of the kind
 //! `citations`, which is for front ends and not for models.
 
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! `ReAct`: tools for a model that has no tool calling.
 //!
 //! The model writes its actions as text and gets the results as observations. The requests offer no
-//! tools, yet the actions are real calls: validated, logged, and approved where they need it.
+//! tools, yet the actions are real calls: validated, logged, and approved if necessary.
 
 use std::error::Error;
 

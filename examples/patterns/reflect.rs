@@ -1,7 +1,7 @@
-//! `Reflect` around `PlanExecute` around `PiPattern`: a judge checks what comes of a plan.
+//! `Reflect` around `PlanExecute` around `PiPattern`: a judge checks the result of a plan.
 //!
-//! The planner divides the work, the writer does it, and the judge sends it back once. Each is a
-//! model of its own. Messages of the role `User` that the user did not write are the patterns'.
+//! The planner divides the work, the writer does it, and the judge sends it back once. Each has its
+//! own model. The patterns write the messages of the role `User` that the user did not write.
 
 use std::error::Error;
 

@@ -1,7 +1,7 @@
 //! `Route`: each request goes to the role that fits it.
 //!
-//! A small model classifies the requests of customers and answers greetings. Questions about
-//! invoices are answered by a larger model with a prompt of its own.
+//! A small model classifies the requests of customers and answers greetings. A larger model with
+//! its own prompt answers questions about invoices.
 
 use std::error::Error;
 

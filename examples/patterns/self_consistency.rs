@@ -24,7 +24,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let (handle, _events) = agent.run(RunContext::new()).await?;
     let outcome = handle.prompt("A bat and a ball cost 1.10 €. The bat costs 1 € more…").await?;
 
-    // The conversation has the request and the answer, and none of the samples.
+    // The conversation contains the request and the answer, but none of the samples.
     let messages = handle.state().await?.messages;
     for message in messages.iter() {
         println!("{:?}: {}", message.role(), message.text());

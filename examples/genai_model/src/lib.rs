@@ -1,8 +1,8 @@
 //! [`GenaiModel`], a [`ChatModel`] over the crate genai: all its providers, for every pattern.
 //!
 //! Text and reasoning stream as they arrive. Tool calls arrive as a whole at the end of the reply,
-//! since the providers of genai stream their arguments in different ways. Not translated: images in
-//! tool results, which genai cannot send.
+//! since the providers of genai stream their arguments in different ways. Images in tool results
+//! are dropped, because genai cannot send them.
 
 pub mod mock;
 mod request;
@@ -18,7 +18,7 @@ use loopwright::model::{
     BlockKind, BoxStream, ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo,
 };
 
-/// Implements [`ChatModel`] with a client of genai.
+/// A [`ChatModel`] on a client of genai.
 pub struct GenaiModel {
     client: genai::Client,
     /// The name by which genai finds the provider, such as `claude-sonnet-4-5`.
@@ -34,7 +34,7 @@ impl GenaiModel {
         GenaiModel { client, info: ModelInfo::new(format!("genai/{name}")), name }
     }
 
-    /// Sets what is known about the model, such as its prices: genai has none.
+    /// Sets the known facts about the model, such as its prices, which genai does not know.
     pub fn info(mut self, info: ModelInfo) -> Self {
         self.info = info;
         self
@@ -64,11 +64,11 @@ impl ChatModel for GenaiModel {
 /// The reply so far.
 #[derive(Default)]
 struct Reply {
-    /// The events that are not given out yet.
+    /// The events that are not returned yet.
     queue: Vec<ModelEvent>,
     /// The number of blocks.
     blocks: u32,
-    /// The kind of the block that is open, which is the last one.
+    /// The kind of the open block, which is the last one.
     open: Option<BlockKind>,
     has_ended: bool,
 }
@@ -122,7 +122,8 @@ impl Reply {
         let has_calls = !calls.is_empty();
         for call in calls {
             let kind = BlockKind::ToolCall { id: call.call_id, name: call.fn_name };
-            // A text is what genai could not read as JSON: the session answers it with an error.
+            // A string is an argument that genai could not parse as JSON. The session answers it
+            // with an error.
             let arguments = match call.fn_arguments {
                 serde_json::Value::String(raw) => raw,
                 value => value.to_string(),
@@ -142,7 +143,7 @@ impl Reply {
     }
 }
 
-/// Translates the counts of genai, in which the input contains what was read from a cache.
+/// Converts the counts of genai, whose input includes tokens read from a cache.
 fn tokens(usage: &GenaiUsage) -> Usage {
     let count = |tokens: Option<i32>| tokens.and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
     let details = usage.prompt_tokens_details.as_ref();
@@ -155,7 +156,7 @@ fn tokens(usage: &GenaiUsage) -> Usage {
         .reasoning(count(reasoning))
 }
 
-/// Translates an error, so that `Retry` and `Fallback` know what to do.
+/// Converts an error, so that `Retry` and `Fallback` know what to do.
 fn model_error(error: &genai::Error) -> ModelError {
     use ModelErrorKind as Kind;
     use genai::Error as E;

@@ -1,8 +1,8 @@
 //! An agent with a model of the crate genai, which has many providers.
 //!
-//! `cargo run` asks a server that it starts itself, so it needs no key;
-//! `cargo run -- claude-sonnet-4-5` asks the provider of that model, with the key in
-//! its environment variable.
+//! `cargo run` starts its own server and asks that, so it needs no key.
+//! `cargo run -- claude-sonnet-4-5` asks the provider of that model, with the key in its
+//! environment variable.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! A server on this machine that speaks the chat API of OpenAI, for the example and its tests.
+//! A local server that speaks OpenAI's chat API, for the example and its tests.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use genai::{Client, ModelIden, ServiceTarget};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// Records what a running server receives.
+/// A running server that records its requests.
 #[derive(Clone, Default)]
 pub struct Mock {
     /// The bodies of the requests so far.
@@ -22,7 +22,7 @@ pub struct Mock {
 }
 
 impl Mock {
-    /// Starts a server, and returns it with a client of genai that sends everything to it.
+    /// Starts a server. Returns it with a client of genai that sends everything to it.
     pub async fn start() -> Result<(Mock, Client), Box<dyn Error>> {
         let mock = Mock::default();
         let app = Router::new().route("/v1/chat/completions", post(reply));
@@ -48,7 +48,7 @@ impl Mock {
     }
 }
 
-/// Replies by the last message: calls `weather`, quotes its result, or fails.
+/// Replies according to the last message: calls `weather`, quotes its result, or fails.
 async fn reply(State(mock): State<Mock>, Json(request): Json<Value>) -> Response {
     let last = request["messages"].as_array().and_then(|all| all.last()).cloned();
     let last = last.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Requests of a session as requests of genai.
+//! Conversion of a session's requests to requests of genai.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use loopwright::message::{self, AssistantMessage, Content, MessageKind, ToolResu
 use loopwright::model::{ChatRequest, ThinkingLevel, ToolChoice};
 use loopwright::tool::ToolSpec;
 
-/// Returns the request and its options. Signatures are sent back to the model with this id only.
+/// Returns the request and its options. Signatures are sent back only to the model with this id.
 pub(crate) fn translate(request: &ChatRequest, model: &str) -> (GenaiRequest, ChatOptions) {
     let tool = |tool: &Arc<ToolSpec>| {
         let named = Tool::new(&*tool.name).with_description(&tool.description);
@@ -53,7 +53,8 @@ fn effort(level: ThinkingLevel) -> Option<ReasoningEffort> {
     }
 }
 
-/// Translates the conversation. The results of one reply become one message, as Anthropic demands.
+/// Converts the conversation. The results of one reply become one message, because Anthropic
+/// requires it.
 fn messages(request: &ChatRequest, model: &str) -> Vec<ChatMessage> {
     let is_result = |message: &Arc<Message>| message.as_tool_result().is_some();
     let groups = request.messages.chunk_by(|a, b| is_result(a) && is_result(b));
@@ -87,7 +88,7 @@ fn content(message: &UserMessage) -> MessageContent {
     message.content.iter().filter_map(part).collect()
 }
 
-/// Translates the parts of a reply. Thoughts and signatures of another model are left out.
+/// Converts the parts of a reply. Thoughts and signatures of other models are left out.
 fn parts(reply: &AssistantMessage, is_own: bool) -> MessageContent {
     let mut parts = Vec::new();
     for part in &reply.parts {

@@ -1,4 +1,4 @@
-//! The adapter against a server on this machine: text, reasoning, calls, usage and errors.
+//! The adapter against a local server: text, reasoning, calls, usage and errors.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 

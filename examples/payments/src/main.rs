@@ -19,7 +19,7 @@ struct Ship {
     order: String,
 }
 
-/// Sends an order to the bank, with the key by which it knows an order that it got before.
+/// Sends an order to the bank with its idempotency key, so that the bank detects repetitions.
 async fn book(order: String, cx: &ToolContext) -> Result<String, ToolError> {
     let sent = async {
         let mut bank = TcpStream::connect(env::var("BANK").map_err(io::Error::other)?).await?;

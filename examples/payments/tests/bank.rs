@@ -1,4 +1,4 @@
-//! A bank that the tests direct: it records orders, and knows the idempotency keys that it got.
+//! A bank that the tests control. It records orders, and recognises the idempotency keys it got.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 
 use crate::process::TEST_TIMEOUT;
 
-/// What the bank does with the next order.
+/// The bank's treatment of the next order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Books it and replies.
+    /// The bank books it and replies.
     Book,
-    /// Neither books it nor replies, once.
+    /// The bank neither books it nor replies, once.
     HoldBefore,
-    /// Books it and does not reply, once.
+    /// The bank books it and does not reply, once.
     HoldAfter,
 }
 
@@ -26,9 +26,9 @@ pub(crate) struct Bank {
 
 struct State {
     next: Next,
-    /// The keys and orders as they arrived and were booked, with those of known keys.
+    /// The keys and orders as they were booked, including repetitions of known keys.
     booked: Vec<(String, String)>,
-    /// The connections of orders that are held.
+    /// The connections of the held orders.
     open: Vec<TcpStream>,
 }
 
@@ -75,7 +75,7 @@ impl Bank {
         self.state.lock().unwrap().booked.iter().map(|(_, order)| order.clone()).collect()
     }
 
-    /// Returns the orders that were booked, those with the same key once.
+    /// Returns the booked orders. Orders with the same key count once.
     pub(crate) fn booked(&self) -> Vec<String> {
         let mut booked = self.state.lock().unwrap().booked.clone();
         booked.sort();

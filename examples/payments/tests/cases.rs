@@ -1,4 +1,4 @@
-//! What others decide in another process.
+//! Decisions of other people in another process.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn pay(euros: f64) -> (&'static str, Value) {
 }
 
 /// C299: a payment over 100 € is approved in another process by another principal with the role
-/// that the amount needs, and by nobody else; a smaller one needs nobody.
+/// that the amount needs, and by nobody else. A smaller one needs no approval.
 #[test]
 fn a_large_payment_is_approved_by_another_principal() {
     let world = World::new("86400");
@@ -32,7 +32,7 @@ fn a_large_payment_is_approved_by_another_principal() {
     assert!(world.model.request().last().contains("booked 20000 € to Alpha"));
 }
 
-/// C299: an edited payment is made as it was edited, and a denied one is not made.
+/// C299: an edited payment is made with its edits, and a denied one is not made.
 #[test]
 fn a_payment_is_edited_or_denied() {
     let world = World::new("86400");

@@ -1,4 +1,4 @@
-//! The first server is killed at eight moments, and the second one continues.
+//! The first server is killed at eight points, and the second one continues.
 
 use serde_json::{Value, json};
 
@@ -25,8 +25,8 @@ fn decided(call: (&str, Value), next: Next, decision: Value) -> World {
     world
 }
 
-/// Kills the first server, lets the second one continue, and returns what was booked. A decision
-/// that was acknowledged is not asked for again.
+/// Kills the first server and lets the second one continue. Returns the last message of the next
+/// request. An acknowledged decision is not asked for again.
 fn killed(mut world: World) -> (World, String) {
     world.kill();
     world.bank.set(Next::Book);
@@ -86,7 +86,7 @@ fn a_kill_while_the_decision_is_written() {
     assert_eq!(world.actions("operator"), Vec::<Value>::new());
 }
 
-/// C300: killed when the decision is acknowledged, while the start of the call is written.
+/// C300: killed after the decision is acknowledged, while the start of the call is written.
 #[test]
 fn a_kill_while_the_start_of_the_call_is_written() {
     let world = decided(pay("pay"), Next::HoldBefore, approve());
@@ -114,7 +114,7 @@ fn a_kill_during_a_batch() {
     assert_eq!(arrived, world.bank.booked(), "each at most once");
 }
 
-/// C300: killed when what a suspended tool waits for has arrived and its effect is made.
+/// C300: killed after a suspended tool has received its input, while its effect is made.
 #[test]
 fn a_kill_after_a_suspended_tool_was_resumed() {
     let ship = ("ship", json!({ "order": "A7" }));
@@ -125,7 +125,7 @@ fn a_kill_after_a_suspended_tool_was_resumed() {
     assert_eq!(world.bank.arrived(), [r#"A7 with {"van":4}"#]);
 }
 
-/// C300: killed when the result is in the log and the model is asked.
+/// C300: killed after the result is logged, while the model is asked.
 #[test]
 fn a_kill_after_the_result() {
     let world = decided(pay("pay"), Next::Book, approve());

@@ -1,5 +1,5 @@
-//! Two servers on one file: payments are confirmed by others in another process, and each is made
-//! at most once wherever a server is killed.
+//! Two servers on one file. People confirm payments in another process, and each payment is made at
+//! most once wherever a server is killed.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test may")]
 
@@ -12,7 +12,7 @@ mod world;
 
 use crate::shared::{http, process, server};
 
-/// The binary that is tested.
+/// The tested binary.
 pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_payments");
 
 /// C298: the apps of the examples are short.

@@ -1,4 +1,4 @@
-//! Two servers of the app on one file, with a model and a bank that the tests direct.
+//! Two servers of the app on one file, with a model and a bank that the tests control.
 
 use std::time::Instant;
 
@@ -21,12 +21,13 @@ pub(crate) struct World {
     _dir: TempDir,
 }
 
-/// Names a server.
+/// The index of the first server.
 pub(crate) const ONE: usize = 0;
 pub(crate) const TWO: usize = 1;
 
 impl World {
-    /// Starts both servers; actions are denied after this time. Ann has a session at the first.
+    /// Starts both servers. Actions are denied after `deadline` seconds. Ann has a session on the
+    /// first.
     pub(crate) fn new(deadline: &str) -> World {
         let (dir, model, bank) = (tempfile::tempdir().unwrap(), Server::start(), Bank::open());
         let user = |name: &str, roles: &str| {
@@ -56,7 +57,7 @@ impl World {
         world
     }
 
-    /// Sends a request of a user, and returns the status and the body of the response.
+    /// Sends a user's request. Returns the status and the body of the response.
     fn request(&self, server: usize, user: &str, path: &str, body: &Value) -> (u16, Value) {
         let mut sent = self.send(server, user, path, body);
         let response = sent.response().unwrap();
@@ -73,8 +74,7 @@ impl World {
         self.request(server, user, &format!("/api/sessions/{}/{path}", self.session), body)
     }
 
-    /// Lets the model make calls for a prompt of ann at the first server, which is idle or about
-    /// to be.
+    /// Lets the model make calls for a prompt of ann on the first server, once it is idle.
     pub(crate) fn ask(&self, calls: &[(&str, Value)]) {
         self.until_idle();
         let prompt = json!({ "message": "Do it." });
@@ -98,13 +98,13 @@ impl World {
         serde_json::from_str(&connection.response().unwrap().body).unwrap()
     }
 
-    /// Returns the actions that a user sees at the second server.
+    /// Returns the actions that a user sees on the second server.
     pub(crate) fn actions(&self, user: &str) -> Vec<Value> {
         let listed = self.get(TWO, user, "/api/actions");
         listed["actions"].as_array().unwrap_or_else(|| panic!("{listed}")).clone()
     }
 
-    /// Waits until so many actions are pending.
+    /// Waits until `count` actions are pending.
     pub(crate) fn pending(&self, count: usize) -> Vec<Value> {
         let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
@@ -116,13 +116,13 @@ impl World {
         }
     }
 
-    /// Decides an action at the second server.
+    /// Decides an action on the second server.
     pub(crate) fn decide(&self, user: &str, action: &Value, decision: Value) -> (u16, Value) {
         let (path, body) = resolution(action, decision);
         self.post(TWO, user, &path, &body)
     }
 
-    /// Sends a decision through the second server, and does not wait for the response.
+    /// Sends a decision through the second server, without waiting for the response.
     pub(crate) fn send_decision(&self, user: &str, action: &Value, decision: Value) -> Connection {
         let (path, body) = resolution(action, decision);
         self.send(TWO, user, &format!("/api/sessions/{}/{path}", self.session), &body)
@@ -133,8 +133,8 @@ impl World {
         self.one.take().unwrap().kill();
     }
 
-    /// Continues the session at the second server, which may have begun already, and returns the
-    /// request to the model that follows.
+    /// Continues the session on the second server, which may have begun already. Returns the next
+    /// request to the model.
     pub(crate) fn recover(&self) -> Exchange {
         let (status, why) = self.post(TWO, "ann", "continue", &json!({}));
         assert!([202, 409].contains(&status), "{status} {why}");

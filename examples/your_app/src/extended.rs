@@ -1,4 +1,4 @@
-//! An app with a command, slash commands, settings and a system prompt of its own.
+//! An app with its own command, slash commands, settings and system prompt.
 
 use std::process::ExitCode;
 
@@ -19,7 +19,7 @@ fn system(setup: &AgentSetup) -> String {
     }
 }
 
-/// Prints the month, the model of the settings, and where the data is.
+/// Prints the month, the configured model, and the location of the data.
 fn report(arguments: &ArgMatches, cx: &CommandContext) -> ExitCode {
     let month = arguments.get_one::<String>("month").map_or("all", String::as_str);
     match (cx.store(), cx.settings(), cx.data_directory()) {

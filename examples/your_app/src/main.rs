@@ -1,4 +1,4 @@
-//! A binary with an agent of its own: `acme` pays invoices in chats, scripts and on a page.
+//! A binary with its own agent: `acme` pays invoices in chats, scripts and on a page.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ struct Payment {
     euros: f64,
 }
 
-/// Answers, and calls the tools that the model asks for, until it asks for none.
+/// A pattern that answers and calls tools, until the model asks for none.
 struct Clerk;
 
 #[async_trait]

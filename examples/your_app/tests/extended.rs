@@ -12,11 +12,11 @@ use crate::process::Process;
 use crate::server::Server;
 use crate::shared::{http, process, server};
 
-/// The binary that is tested.
+/// The tested binary.
 pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_acme-extended");
 
 /// C281: a slash command of an app is in `/help` of the chat, shows its text, sends its message as
-/// the user's, and says why it failed; it has the conversation that it was typed in.
+/// the user's, and reports the reason of a failure. It has the conversation in which it was typed.
 #[test]
 fn slash_commands_of_an_app_run_in_the_chat() {
     let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
@@ -43,8 +43,8 @@ fn slash_commands_of_an_app_run_in_the_chat() {
 }
 
 /// C301: a command of an app runs with its arguments and with the app's sessions, settings and
-/// directories: the file of its name, its environment variables, and its data directory. It is in
-/// the completions and the manual pages.
+/// directories: the app's file, environment variables and data directory. It is in the completions
+/// and the manual pages.
 #[test]
 fn a_command_of_an_app_runs_with_the_apps_settings() {
     let dir = tempfile::tempdir().unwrap();
@@ -75,8 +75,8 @@ fn a_command_of_an_app_runs_with_the_apps_settings() {
     assert!(completions.out.contains("report"), "{completions:?}");
 }
 
-/// C282: the system prompt of an app is that of agents that ask for it, in scripts and served;
-/// `--system` and the settings of a session over HTTP have precedence.
+/// C282: agents that ask for it get the app's system prompt, in scripts and served. `--system` and
+/// the settings of a session over HTTP have precedence.
 #[test]
 fn an_app_has_a_system_prompt() {
     let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
@@ -110,7 +110,7 @@ fn an_app_has_a_system_prompt() {
     }
 }
 
-/// Returns the system prompt of the next request, which is answered.
+/// Answers the next request. Returns its system prompt.
 fn system_prompt(model: &Server) -> String {
     let request = model.request();
     let system = request.body["messages"][0]["content"].as_str().unwrap().to_owned();
@@ -149,8 +149,8 @@ fn an_app_has_settings_of_its_own() {
     assert_eq!(system(&["--no-config"], &variable), us);
 }
 
-/// C303: wrong values of an app's settings are refused with what is allowed; the settings are in
-/// `config`, in the help, the completions and the manual pages.
+/// C303: wrong values of an app's settings are refused, with the allowed values. The settings are
+/// in `config`, in the help, the completions and the manual pages.
 #[test]
 fn settings_of_an_app_are_checked_and_shown() {
     let dir = tempfile::tempdir().unwrap();
@@ -194,8 +194,8 @@ fn settings_of_an_app_are_checked_and_shown() {
     assert!(run(&["completions", "bash"], &[]).out.contains("--region"));
 }
 
-/// C303: `serve` has the settings of the app for sessions that have none, and its clients choose
-/// them as they choose others.
+/// C303: `serve` applies the app's settings to sessions without their own, and its clients choose
+/// them like any other setting.
 #[test]
 fn a_server_has_the_settings_of_its_app() {
     let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());

@@ -21,7 +21,7 @@ use crate::server::Server;
 use crate::shared::{process, server};
 use crate::tmux::Terminal;
 
-/// The binary that is tested.
+/// The tested binary.
 pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_acme");
 
 /// C225: the terminal app shows the app's name, and a payment is approved in it.
@@ -66,7 +66,7 @@ fn slash_commands_of_an_app_run_in_the_terminal() {
     terminal.until("`acme-extended --session july`");
 }
 
-/// C225: the page is that of the app's agent, and a payment is approved on it.
+/// C225: the page shows the app's agent, and a payment is approved on it.
 #[test]
 fn a_payment_is_approved_on_the_page() {
     let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());

@@ -1,4 +1,4 @@
-//! The app in scripts and over HTTP, with a model server that the tests direct.
+//! The app in scripts and over HTTP, with a model server that the tests control.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test may")]
 
@@ -13,15 +13,15 @@ use crate::process::{Exit, Process};
 use crate::server::Server;
 use crate::shared::{http, process, server};
 
-/// The binary that is tested.
+/// The tested binary.
 pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_acme");
 
 fn acme(dir: &TempDir, args: &[&str]) -> Exit {
     Process::start(dir, args).end()
 }
 
-/// C225: an app with an agent of its own has the commands of `loopwright` under its own name: a
-/// payment that needs an approval waits in its store and is approved in another process.
+/// C225: an app with its own agent has the commands of `loopwright` under its own name. A payment
+/// that needs an approval waits in its store and is approved in another process.
 #[test]
 fn a_payment_is_approved_in_another_process() {
     let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
@@ -63,7 +63,7 @@ fn the_command_line_has_the_apps_name_and_only_its_options() {
     assert!(tools.err.contains("no agent that works on files"), "{}", tools.err);
 }
 
-/// C225: the same agent is served, with its name, and its sessions are those of the command line.
+/// C225: the same agent is served under its name, and shares its sessions with the command line.
 #[test]
 fn the_agent_is_served() {
     let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
