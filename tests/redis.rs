@@ -21,7 +21,7 @@ use loopwright_core::SessionStore;
 use loopwright_core::log::{LogEntry, MemoryError};
 use tempfile::TempDir;
 
-/// A running `redis-server`. It is killed on drop.
+/// A running `redis-server`, which is killed on drop.
 struct Server {
     process: Child,
     url: String,

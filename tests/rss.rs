@@ -1,4 +1,4 @@
-//! The memory of the process: what a client sends or a tool streams does not fill it.
+//! The memory of the process: messages from clients and streams of tools do not fill it.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a failed check is a failed test")]
 
@@ -12,7 +12,7 @@ use loopwright_core::{AgentHandle, EventStream, GenericAgent, RunContext};
 use loopwright_patterns::PiPattern;
 use serde_json::{Value, json};
 
-/// How much the process may grow.
+/// The maximum growth of the process, in KiB.
 const MAX_GROWTH_KIB: u64 = 64 * 1024;
 
 /// Returns the resident memory of this process in KiB.
@@ -22,7 +22,7 @@ fn resident() -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Checks how much the process has grown since it had `before` KiB.
+/// Checks the growth of the process since it had `before` KiB.
 fn check_growth(before: u64, what: &str) {
     let growth = resident().saturating_sub(before);
     assert!(growth < MAX_GROWTH_KIB, "{what}: {growth} KiB more");
@@ -41,7 +41,7 @@ async fn started(tool: impl Tool + 'static) -> (AgentHandle, EventStream) {
     (handle, unread)
 }
 
-/// Streams 200 MB of output.
+/// A tool that streams 200 MB of output.
 struct Flood(Arc<ToolSpec>);
 
 #[async_trait]
@@ -59,8 +59,8 @@ impl Tool for Flood {
     }
 }
 
-/// C52, C60: In each case the process grows by less than 64 MiB. The cases run one after another,
-/// since they measure the whole process.
+/// C52, C60: In each case the process grows by less than 64 MiB. The cases run one at a time,
+/// because they measure the whole process.
 #[tokio::test]
 async fn the_process_does_not_grow_with_what_is_sent_to_it() {
     let (before, gate) = (resident(), Gate::new());

@@ -1,5 +1,5 @@
 //! Tool calls of a public benchmark against the validator, and prefixes of JSON against the view of
-//! what streams: `cargo test --test vectors`, not part of plain `cargo test`.
+//! a stream: `cargo test --test vectors`, not part of plain `cargo test`.
 //!
 //! Reads `$LOOPWRIGHT_SHARED/vectors` (by default `shared` beside the repository) and fails without
 //! it.
@@ -17,7 +17,7 @@ use loopwright_core::tool::{ToolSpec, Toolbox};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// The lines of a file of vectors.
+/// Returns the lines of a file of vectors.
 fn vectors(name: &str) -> Vec<String> {
     let shared = std::env::var_os("LOOPWRIGHT_SHARED").map_or_else(
         || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared")),
@@ -29,7 +29,7 @@ fn vectors(name: &str) -> Vec<String> {
     text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
 }
 
-/// A tool name as a source would make it legal.
+/// Returns a tool name in the valid form that a source would give it.
 fn legal(name: &str) -> String {
     name.replace(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-'), "_")
 }
@@ -50,12 +50,12 @@ fn toolbox(line: &Value) -> Toolbox {
     Toolbox::new().with_all(tools).unwrap_or_else(|why| panic!("{}: {why}", line["id"]))
 }
 
-/// What the validator says of a call, as a model would write it.
+/// Returns the validator's result for a call, as a model would write it.
 fn validated(tools: &Toolbox, call: &Value) -> Result<Value, String> {
     tools.validate(&legal(call["name"].as_str().unwrap()), &call["arguments"].to_string())
 }
 
-/// The property that a call was spoilt at: the word in backticks.
+/// Returns the property that was spoilt in a call: the word in backticks.
 fn property(call: &Value) -> &str {
     call["why"]
         .as_str()
@@ -110,7 +110,7 @@ fn shown<'a>(chunks: impl IntoIterator<Item = &'a str>) -> Option<Value> {
     partial.value().cloned()
 }
 
-/// Numbers by their value: `-12.5e3` is -12500, however it is written.
+/// Returns whether two values are equal, with numbers by value: `-12.5e3` is -12500.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
@@ -124,7 +124,7 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// `value` with no blanks at the end of its strings.
+/// Returns `value` without blanks at the end of its strings.
 fn trimmed(value: &Value) -> Value {
     match value {
         Value::String(text) => text.trim_end().into(),
@@ -140,7 +140,8 @@ const BLANK: &str = "a blank at the end of an open string is a part of it, and i
 const HALF: &str =
     "half a surrogate pair is no text of Rust, and is held back until the other half comes";
 
-/// Nothing where the vector is met, the reason where it is not met on purpose, an error otherwise.
+/// Returns `None` if the vector is met, the reason if it is deliberately not met, and otherwise an
+/// error.
 fn judge(
     vector: &BTreeMap<String, Box<RawValue>>,
     input: &str,

@@ -16,12 +16,12 @@ pub(crate) struct Session {
     pub(crate) handle: AgentHandle,
     pub(crate) model: ScriptedModel,
     pub(crate) events: EventStream,
-    /// The tools that needed an approval, in order.
+    /// The names of the tools that needed an approval, in order.
     pub(crate) approved: Vec<Arc<str>>,
 }
 
 impl Session {
-    /// Starts a session in this directory. With `trusted`, no call needs an approval.
+    /// Starts a session in the directory `root`. If `trusted`, no call needs an approval.
     pub(crate) async fn new(root: &Path, commands: Commands, trusted: bool) -> Self {
         let model = ScriptedModel::new([]);
         let tools = coding_tools_with(Workspace::open(root).unwrap(), commands);
@@ -85,7 +85,7 @@ impl Session {
     }
 }
 
-/// Returns the text of a result; panics if it is an error.
+/// Returns the text of a result. Panics if it is an error.
 pub(crate) fn ok(result: &ToolResult) -> String {
     assert_eq!(result.status, ResultStatus::Ok, "{}", result.text());
     result.text()

@@ -1,4 +1,4 @@
-//! Hostile commands: each ends in time and leaves no process behind, memory stays bounded, and the
+//! Hostile commands. Each ends in time and leaves no process behind, memory stays bounded, and the
 //! session continues.
 
 use std::fs;
@@ -12,10 +12,10 @@ use serde_json::json;
 
 use crate::session::{Session, ok};
 
-/// How long a call may take after its timeout.
+/// The maximum duration of a call after its timeout.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Returns a word that only the processes of one test have on their command line.
+/// Returns a word that appears only on the command lines of one test's processes.
 fn marker(test: &str) -> String {
     format!("{test}{}x", std::process::id())
 }
@@ -50,7 +50,7 @@ impl Fixture {
         Fixture { dir, session }
     }
 
-    /// Runs a command and checks that it ends in time, that no process with the marker is left, and
+    /// Runs a command. Checks that it ends in time, that no process with the marker is left, and
     /// that the session still works.
     async fn run(&mut self, command: &str, seconds: u64, marker: &str) -> ToolResult {
         let start = Instant::now();
@@ -69,15 +69,15 @@ impl Fixture {
     }
 }
 
-/// How long a fork bomb may live.
+/// The maximum lifetime of a fork bomb.
 const MAX_BOMB_TIME: Duration = Duration::from_secs(5);
 
-/// Every process starts two more, down to a limited depth: 1,023 of them, and as many `sleep`s, if
-/// they are not killed. Root has no limit but the one that is tested.
+/// Every process starts two more, down to a limited depth: 1,023 processes and as many `sleep`s, if
+/// they are not killed. Root has no other limit than the tested one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fork_bombs() {
     let mut fixture = Fixture::new(Commands::new()).await;
-    // In one process group, and each in its own session.
+    // All in one process group, then each in its own session.
     for (name, starts) in [("bomb", "sh"), ("sessions", "setsid sh")] {
         let script = format!("{}.sh", marker(name));
         let text = format!(
@@ -94,7 +94,7 @@ async fn fork_bombs() {
             result.text()
         );
     }
-    // As many as allowed, each of which starts another as soon as one is killed.
+    // As many processes as allowed, each of which starts another as soon as one is killed.
     let mut fixture = Fixture::new(Commands::new().max_processes(2_000)).await;
     let script = format!("{}.sh", marker("hydra"));
     let text = format!(
@@ -158,7 +158,7 @@ async fn processes_that_resist_being_killed() {
     }
 }
 
-/// A run that is aborted, and one whose tasks are dropped.
+/// An aborted run, and a run whose tasks are dropped, kill all processes.
 #[test]
 fn an_abort_and_a_dropped_run_kill_all_processes() {
     let marker = marker("aborted");

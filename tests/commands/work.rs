@@ -1,4 +1,4 @@
-//! Real work: in a copy of this repository a session finds a function, changes it, compiles it,
+//! Real work in a copy of this repository: a session finds a function, changes it, compiles it,
 //! corrects the error that the compiler reports, and runs the test.
 
 use std::fs;

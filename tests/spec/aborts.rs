@@ -131,7 +131,7 @@ async fn a_reset_starts_an_empty_conversation() {
     );
 }
 
-/// C45 C46: of two stops in a row, both are done and answered.
+/// C45 C46: of an abort and a reset in a row, both are carried out and answered.
 #[tokio::test(start_paused = true)]
 async fn an_abort_directly_after_a_reset_does_not_replace_it() {
     for idle in [false, true] {
@@ -397,7 +397,7 @@ fn abort_of(run: u64) -> AbortRequest {
     AbortRequest::new().run(RunId(run))
 }
 
-/// C43: An abort names its run: one that arrives late is refused and does not stop the next run.
+/// C43: An abort names its run. A late abort is refused and does not stop the next run.
 #[tokio::test(start_paused = true)]
 async fn a_late_abort_does_not_stop_the_next_run() {
     let gate = Gate::new();

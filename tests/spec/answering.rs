@@ -1,4 +1,4 @@
-//! Which of several models replies, and the consequences.
+//! The model that replies, out of several, and the consequences.
 
 use loopwright_providers::Fallback;
 
@@ -18,8 +18,8 @@ fn broken() -> Script {
     Script::new().think("hm", Some("of a")).fail(ModelErrorKind::Overloaded, "busy")
 }
 
-/// C71: a reply names the model that gave it, on which the use of its signatures depends, and has
-/// the price of that model.
+/// C71: a reply names the model that gave it, which decides where its signatures are used, and has
+/// that model's price.
 #[tokio::test(start_paused = true)]
 async fn a_reply_names_the_model_that_gave_it_and_costs_its_price() {
     let first = priced("a/1", 1.0, [broken(), tokens(Script::text("from a"))]);
@@ -69,7 +69,7 @@ async fn a_reply_that_streams_or_is_cut_off_names_its_model() {
     );
 }
 
-/// Sends a detached request and ends.
+/// A pattern that sends a detached request and ends.
 struct Detached;
 
 #[async_trait::async_trait]

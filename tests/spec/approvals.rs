@@ -1,4 +1,4 @@
-//! What an approver is shown and may decide: the terms of pending actions, and quorums.
+//! The information and the choices of an approver: the terms of pending actions, and quorums.
 
 use crate::kit::*;
 
@@ -8,7 +8,7 @@ fn pay_with(options: ActionOptions) -> (TestTool, TestTool) {
     (pay, tool)
 }
 
-/// A session with a pending call `a` of the tool `pay`.
+/// Returns a session with a pending call `a` of the tool `pay`.
 async fn asking(options: ActionOptions) -> (Harness, TestTool) {
     let (pay, tool) = pay_with(options);
     let harness = pi([calls(&["pay"]), Script::text("ok")], &[tool]).await;
@@ -37,8 +37,8 @@ async fn approve(harness: &Harness, by: Option<&str>) -> Result<InputId, InputEr
     harness.handle.send(InputEvent::ExternalActionResult(result)).await
 }
 
-/// C233: an action carries what its approver needs, from the tool: in the log, in its event, in the
-/// pending actions of a session and of a store, and after a restart.
+/// C233: an action carries the information for its approver, from the tool: in the log, in its
+/// event, in the pending actions of a session and of a store, and after a restart.
 #[tokio::test(start_paused = true)]
 async fn an_action_carries_what_its_approver_needs() {
     let (mut harness, _) = asking(all_options()).await;
@@ -67,8 +67,8 @@ async fn an_action_carries_what_its_approver_needs() {
     assert_eq!(terms(&harness.pending().await[0]), expected);
 }
 
-/// C233: an action for which nothing was set is stored as it was before there were terms, and is
-/// read from older logs.
+/// C233: an action without options is stored as before there were terms, and is read from older
+/// logs.
 #[tokio::test(start_paused = true)]
 async fn older_logs_have_actions_without_terms() {
     let (harness, _) = asking(ActionOptions::new()).await;
@@ -85,8 +85,8 @@ async fn older_logs_have_actions_without_terms() {
     assert!(SessionLog::of(&entries).pending().is_empty());
 }
 
-/// C233: a hook requires an approval for one call, with options in place of the tool's. Questions
-/// of a pattern, those of a model, and calls that suspend have options too.
+/// C233: a hook requires an approval for one call, with options that replace the tool's. Questions
+/// of patterns and models, and calls that suspend, have options too.
 #[tokio::test(start_paused = true)]
 async fn hooks_questions_and_suspended_calls_have_options() {
     let options = || all_options().description("Big.");
@@ -110,7 +110,7 @@ async fn hooks_questions_and_suspended_calls_have_options() {
         pending.iter().map(|a| (&*a.call, a.terms.description.as_deref())).collect();
     assert_eq!((described, pay.ran()), (vec![("big", Some("Big."))], 1));
 
-    // What answers a question, and how often, is up to the question.
+    // The question determines its answers and their number, not its options.
     let asked = does(move |step| {
         Box::pin(async move {
             step.take_input().await?;
@@ -143,7 +143,7 @@ async fn hooks_questions_and_suspended_calls_have_options() {
     }
 }
 
-/// C234: a decision that an action does not allow is refused and changes nothing; denying always is
+/// C234: a decision that an action does not allow is refused and changes nothing. Denying is always
 /// allowed. Nobody decides under the name of the session itself.
 #[tokio::test(start_paused = true)]
 async fn a_decision_that_is_not_allowed_is_refused() {
@@ -168,9 +168,9 @@ async fn a_decision_that_is_not_allowed_is_refused() {
     assert_eq!(statuses(&harness).await, [ResultStatus::Denied]);
 }
 
-/// C238: a call with a quorum runs when as many different principals have approved it. Each
-/// approval is durable and shown; one without a principal does not count, nor does a second one of
-/// the same.
+/// C238: a call with a quorum runs when enough different principals have approved it. Each approval
+/// is durable and shown. Approvals without a principal do not count, nor does a second one of the
+/// same principal.
 #[tokio::test(start_paused = true)]
 async fn a_quorum_of_different_principals_approves_a_call() {
     let (mut harness, pay) = asking(ActionOptions::new().quorum(3)).await;
@@ -209,7 +209,7 @@ async fn a_quorum_of_different_principals_approves_a_call() {
     harness.check().await;
 }
 
-/// C238: one denial denies, whoever has approved before, and also without a principal.
+/// C238: one denial denies, even after approvals, and also without a principal.
 #[tokio::test(start_paused = true)]
 async fn one_denial_denies_a_call_with_a_quorum() {
     let (harness, pay) = asking(ActionOptions::new().quorum(2)).await;
@@ -233,7 +233,7 @@ async fn an_approval_that_arrives_twice_counts_once() {
     assert_eq!((pay.ran(), harness.pending().await[0].approvals.len()), (0, 1));
 }
 
-/// Records what its calls see of decisions.
+/// A tool that records the decisions that its calls see.
 struct Witness {
     spec: Arc<ToolSpec>,
     seen: Arc<std::sync::Mutex<Vec<String>>>,
@@ -262,8 +262,8 @@ impl Tool for Witness {
     }
 }
 
-/// C239: a tool sees who approved its call, from where and when, what it asked for, and who
-/// answered.
+/// C239: a tool sees the approver of its call, the source and the time. It also sees its own
+/// request, and who answered it.
 #[tokio::test(start_paused = true)]
 async fn a_tool_sees_who_decided_and_when() {
     let seen = Arc::default();

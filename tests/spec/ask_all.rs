@@ -2,12 +2,12 @@
 
 use crate::kit::*;
 
-/// A request to the model of this name, with a key.
+/// Returns a keyed request to the model of this name.
 fn vote(name: &str) -> Ask {
     Ask::detached().model(name).key(name)
 }
 
-/// Collects votes, then replies with what they say.
+/// Collects votes, then replies with their texts.
 async fn collect(step: &mut StepContext<'_>, names: &[&str]) -> Result<StepEnd, StepError> {
     step.take_input().await?;
     let votes = step.ask_all(names.iter().map(|name| vote(name))).await?;
@@ -29,7 +29,7 @@ fn collecting(names: &'static [&'static str]) -> impl BehaviorPattern + Clone + 
     Collecting(names)
 }
 
-/// The models of three voters, of which the first takes longest.
+/// The models of three voters, the first of which takes longest.
 struct Voters([ScriptedModel; 3]);
 
 impl Voters {
@@ -48,7 +48,7 @@ impl Voters {
         named.fold(agent, |agent, (name, model)| agent.model_named(name, model.clone()))
     }
 
-    /// Returns how many requests each received.
+    /// Returns the number of requests that each model received.
     fn asked(&self) -> [usize; 3] {
         self.0.each_ref().map(|model| model.requests().len())
     }
@@ -72,8 +72,8 @@ fn logged(entries: &[LogEntry]) -> Vec<String> {
     detached.collect()
 }
 
-/// C144: Requests that are sent together take as long as the slowest; their replies are in the
-/// order of the requests, and in the log in the order in which they came.
+/// C144: Requests that are sent together take as long as the slowest. Their replies are in the
+/// order of the requests, and in the log in the order of arrival.
 #[tokio::test(start_paused = true)]
 async fn several_requests_take_as_long_as_the_slowest() {
     let voters = Voters::new();
@@ -96,8 +96,8 @@ async fn the_number_of_requests_in_progress_is_bounded() {
     assert_eq!((votes(&harness).as_deref(), start.elapsed()), (Some("a b c"), ms(60)));
 }
 
-/// C145: Wherever a crash cuts the log, only the requests without a reply are sent again, and each
-/// reply is that of its key, whichever came first.
+/// C145: Wherever a crash cuts the log, only the requests without a reply are sent again. Each
+/// reply belongs to its key, whichever came first.
 #[tokio::test(start_paused = true)]
 async fn after_a_crash_only_the_missing_requests_are_sent() {
     let first = harness(&Voters::new(), |agent| agent).await;
@@ -117,8 +117,8 @@ async fn after_a_crash_only_the_missing_requests_are_sent() {
     }
 }
 
-/// C145: A recorded reply is returned for the same request only: a steer that was delivered since
-/// makes it another one. The next request of the user asks anew.
+/// C145: A recorded reply is returned only for the same request. A steer that was delivered since
+/// makes it a different one. The next request of the user asks anew.
 #[tokio::test(start_paused = true)]
 async fn a_recorded_reply_belongs_to_its_request() {
     let voters = Voters::new();
@@ -140,8 +140,8 @@ async fn a_recorded_reply_belongs_to_its_request() {
     assert_eq!(voters.asked(), [5, 0, 0]);
 }
 
-/// C145: A request that failed is sent again; its error is part of its reply, and the others have
-/// theirs.
+/// C145: A request that failed is sent again. Its error is part of its reply, and the other
+/// requests have their replies.
 #[tokio::test(start_paused = true)]
 async fn an_error_is_part_of_its_reply() {
     let error = Script::error(ModelErrorKind::Network, "gone");
@@ -164,7 +164,7 @@ async fn an_error_is_part_of_its_reply() {
     assert_eq!((outcome.end, voters.asked()), (RunStatus::Done, [1, 2, 1]));
 }
 
-/// C146: An interrupt ends the wait: replies that are complete stay, the others are interrupted.
+/// C146: An interrupt ends the wait. Complete replies stay, the others are interrupted.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_keeps_what_is_complete() {
     let voters = Voters::new();
@@ -195,8 +195,8 @@ async fn an_abort_drops_the_requests() {
     harness.check().await;
 }
 
-/// C146: The turns and estimated tokens of all requests are reserved before the first is sent; what
-/// was spent meanwhile is checked before each.
+/// C146: The turns and estimated tokens of all requests are reserved before the first is sent. The
+/// spending in the meantime is checked before each.
 #[tokio::test(start_paused = true)]
 async fn budgets_are_checked_before_each_request() {
     let voters = Voters::new();
@@ -218,7 +218,7 @@ async fn budgets_are_checked_before_each_request() {
     harness.check().await;
 }
 
-/// C147: Options of a request are its own, then those of its profile, then those of the agent.
+/// C147: A request uses its own options, then its profile's, then the agent's.
 #[tokio::test(start_paused = true)]
 async fn a_request_has_its_own_options() {
     let profile =
@@ -244,8 +244,8 @@ async fn a_request_has_its_own_options() {
     assert_eq!((&*own.system, own.temperature, own.stop.len()), ("You answer.", Some(0.1), 0));
 }
 
-/// C147: Requests that join the conversation are neither sent together nor have keys, and two
-/// requests that are sent together do not share one.
+/// C147: Requests that join the conversation are neither sent together nor have keys. Two requests
+/// that are sent together cannot share a key.
 #[tokio::test(start_paused = true)]
 async fn only_detached_requests_have_keys() {
     let asking = does(|step| {

@@ -1,8 +1,8 @@
-//! The tool with which a model asks the user.
+//! The tool by which a model asks the user.
 
 use crate::kit::*;
 
-/// Returns a session whose model asks with these arguments and then says more.
+/// Returns a session whose model asks with these arguments and then replies.
 async fn asking(arguments: serde_json::Value) -> Harness {
     let replies = [Script::calls([("c1", "ask_user", arguments)]), Script::text("I see.")];
     let harness = Harness::new(PiPattern, replies, |a| a.tool(AskUser::new())).await;
@@ -14,8 +14,8 @@ fn input(answer: impl Into<serde_json::Value>) -> Decision {
     Decision::Provide(Provided::Input(answer.into()))
 }
 
-/// C154: A question of a model is a pending action like that of a pattern: another process answers
-/// it, and the answer is the result of the call.
+/// C154: A question of a model is a pending action like a pattern's question: another process
+/// answers it, and the answer is the result of the call.
 #[tokio::test(start_paused = true)]
 async fn a_question_of_a_model_waits_for_its_answer() {
     let options = json!(["red", "blue"]);
@@ -40,8 +40,8 @@ async fn a_question_of_a_model_waits_for_its_answer() {
     }
 }
 
-/// C154: An answer that does not fit is refused, and the question can be declined: the model is
-/// told so.
+/// C154: An answer that does not match is refused. The question can be declined, which is reported
+/// to the model.
 #[tokio::test(start_paused = true)]
 async fn an_answer_to_a_model_is_checked_and_can_be_declined() {
     let harness = asking(json!({"question": "Which?", "options": ["red", "blue"]})).await;
@@ -57,7 +57,7 @@ async fn an_answer_to_a_model_is_checked_and_can_be_declined() {
     harness.check().await;
 }
 
-/// C154: A question that cannot be asked is an error for the model, which says what to do.
+/// C154: A question that cannot be asked is an error for the model, with advice.
 #[tokio::test(start_paused = true)]
 async fn a_question_that_cannot_be_asked_is_an_error_for_the_model() {
     for (arguments, expected) in [

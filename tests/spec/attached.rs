@@ -19,8 +19,8 @@ fn agent(replies: impl IntoIterator<Item = Script>, tools: &[TestTool]) -> Gener
     tools.iter().cloned().fold(builder, AgentBuilder::tool).build().unwrap()
 }
 
-/// C315: inputs of an attached handle reach the owner, which acts on them, and both see the same
-/// numbered events, of which those that stream are the owner's alone.
+/// C315: inputs of an attached handle reach the owner, which acts on them. Both see the same
+/// numbered events. Streamed events reach only the owner.
 #[tokio::test(start_paused = true)]
 async fn what_an_attached_handle_sends_is_done_by_the_owner() {
     let tool = TestTool::new("pay").effect(Effect::AtMostOnce);
@@ -62,7 +62,7 @@ fn is_streamed(event: &AgentEvent) -> bool {
 }
 
 /// C315: an abort of an attached handle names the run that its log shows, and queued messages can
-/// be taken back; a reset is refused, because it would stop a run that nobody has seen.
+/// be taken back. A reset is refused, because it would stop a run that nobody has seen.
 #[tokio::test(start_paused = true)]
 async fn an_attached_handle_aborts_the_run_that_it_sees() {
     let agent = agent([Script::text("x").hang(), Script::text("done")], &[]);
@@ -82,8 +82,8 @@ async fn an_attached_handle_aborts_the_run_that_it_sees() {
     assert_eq!(guest.prompt("again").await.unwrap().text, "done");
 }
 
-/// C315: when the owner leaves, the stream ends as moved, and what was sent meanwhile is handled by
-/// the next owner.
+/// C315: when the owner leaves, the stream ends as moved. The next owner handles the inputs sent in
+/// the meantime.
 #[tokio::test(start_paused = true)]
 async fn the_stream_of_an_attached_handle_ends_when_the_owner_has_left() {
     let agent = agent([Script::text("one"), Script::text("two")], &[]);
@@ -100,7 +100,7 @@ async fn the_stream_of_an_attached_handle_ends_when_the_owner_has_left() {
     assert_eq!(owner.state().await.unwrap().messages.len(), 4);
 }
 
-/// C315: a session that is deleted while a handle is attached has ended.
+/// C315: if a session is deleted while a handle is attached, it has ended.
 #[tokio::test(start_paused = true)]
 async fn an_attached_handle_of_a_deleted_session_has_ended() {
     let agent = agent([Script::text("one")], &[]);

@@ -1,11 +1,11 @@
-//! Memories that fail, panic, or fail once: callers get an error, and the session continues. And a
-//! clock that panics, which ends the session.
+//! Memories that fail, panic, or fail once: callers get an error, and the session continues. A
+//! clock that panics ends the session.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::kit::*;
 
-/// A memory whose log cannot be loaded: it panics.
+/// A memory that panics when its log is loaded.
 struct Unloadable;
 
 #[async_trait::async_trait]
@@ -110,7 +110,7 @@ async fn reading_the_state_does_not_restart_a_run_that_could_not_be_logged() {
     assert_eq!(ends, 1);
 }
 
-/// C47 C56: a session continues after a write that fails while its open work is closed, also with
+/// C47 C56: a session continues after a failed write while its open work is closed, also with
 /// `Hold`.
 #[tokio::test(start_paused = true)]
 async fn a_session_continues_after_a_write_fails_while_a_run_is_closed() {
@@ -151,7 +151,7 @@ impl Memory for FailsOnce {
     }
 }
 
-/// A clock that panics when it is read for the last time.
+/// A clock that panics at its last reading.
 struct Clock(AtomicUsize);
 
 impl Environment for Clock {
@@ -165,7 +165,7 @@ impl Environment for Clock {
     }
 }
 
-/// C48: a panic between two awaits ends the session, not without the end of its run: no reader
+/// C48: a panic between two awaits ends the session, but not without the end of its run. No reader
 /// waits for an `agent_end` that never comes.
 #[tokio::test(start_paused = true)]
 async fn a_panic_of_the_clock_ends_the_run_before_the_session() {

@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 
-/// C1 C23 C57: executions end in order of completion, results are emitted in source order.
+/// C1 C23 C57: executions end in order of completion. Results are emitted in source order.
 #[tokio::test(start_paused = true)]
 async fn executions_end_in_order_of_completion_and_results_are_in_source_order() {
     let tools = [TestTool::new("slow").takes(ms(100)), TestTool::new("fast").takes(ms(10))];
@@ -27,7 +27,7 @@ async fn executions_end_in_order_of_completion_and_results_are_in_source_order()
     check_events(&events).unwrap();
 }
 
-/// C24: the number of parallel calls is limited; a sequential tool makes the whole batch
+/// C24: the number of parallel calls is limited. A sequential tool makes the whole batch
 /// sequential.
 #[tokio::test(start_paused = true)]
 async fn parallelism_is_limited_and_a_sequential_tool_ends_it() {
@@ -49,7 +49,7 @@ async fn parallelism_is_limited_and_a_sequential_tool_ends_it() {
     }
 }
 
-/// C12 C13 C25 C50: each gives the model a clear error or a result, and the run continues.
+/// C12 C13 C25 C50: each case gives the model a clear error or a result, and the run continues.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_panics_hangs_chatters_or_is_unknown_gives_a_result_and_the_run_goes_on() {
     let tools = [
@@ -86,7 +86,7 @@ async fn a_tool_that_panics_hangs_chatters_or_is_unknown_gives_a_result_and_the_
     harness.check().await;
 }
 
-/// C50: a timeout of the tool's own, and one without a sign of life.
+/// C50: a tool has a total timeout, and a timeout without a sign of life.
 #[tokio::test(start_paused = true)]
 async fn a_tool_has_a_total_and_an_idle_timeout() {
     let total = TestTool::new("total").sends_updates(1000, ms(10)).spec(|s| s.timeout(ms(300)));
@@ -103,7 +103,7 @@ async fn a_tool_has_a_total_and_an_idle_timeout() {
     assert!(result_of(&harness, "b").await.contains("200ms without an update"));
 }
 
-/// C14: a result of 10 MB is cut, and says so.
+/// C14: a result of 10 MB is cut, and its text reports that.
 #[tokio::test(start_paused = true)]
 async fn a_result_that_is_too_long_loses_its_middle_and_says_so() {
     let long = format!("HEAD{}TAIL", "é".repeat(5_000_000));
@@ -115,7 +115,7 @@ async fn a_result_that_is_too_long_loses_its_middle_and_says_so() {
     assert!(text.contains("truncated: ") && text.contains("of 10000008 bytes"));
 }
 
-/// C10 C11 C15: wrong, malformed and cut arguments are an error result; nothing runs.
+/// C10 C11 C15: wrong, malformed and cut-off arguments are an error result. Nothing runs.
 #[tokio::test(start_paused = true)]
 async fn wrong_malformed_and_cut_arguments_are_errors_that_can_be_mended() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -156,7 +156,7 @@ async fn wrong_malformed_and_cut_arguments_are_errors_that_can_be_mended() {
     assert_eq!(statuses(&harness).await, [Error, Error, Fine, Error, Error]);
 }
 
-/// C2: ids that a model uses again, or leaves out, are made unique.
+/// C2: ids that a model repeats or omits are made unique.
 #[tokio::test(start_paused = true)]
 async fn call_ids_are_unique_in_the_session() {
     let x = TestTool::new("x");
@@ -168,7 +168,7 @@ async fn call_ids_are_unique_in_the_session() {
     assert_eq!(x.ran(), 6);
 }
 
-/// C7: the run ends without a further request if all results say so.
+/// C7: the run ends without a further request if all results ask for the end.
 #[tokio::test(start_paused = true)]
 async fn results_that_all_ask_for_the_end_end_the_run() {
     let fin = TestTool::new("fin").answers(ToolOutput::text("bye").terminate());
@@ -179,7 +179,8 @@ async fn results_that_all_ask_for_the_end_end_the_run() {
     harness.check().await;
 }
 
-/// C6: extensions reach tools, an input's over the run context's; details do not reach the model.
+/// C6: extensions reach tools. An input's values win over the run context's. Details do not reach
+/// the model.
 #[tokio::test(start_paused = true)]
 async fn tools_see_the_hosts_values_and_the_inputs_win() {
     struct User(&'static str);

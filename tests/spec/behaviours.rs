@@ -1,11 +1,11 @@
-//! What the tests of other agent frameworks assert, line by line (`B1` to `B43`), and what
-//! loopwright does there.
+//! Assertions of other agent frameworks' tests, line by line (`B1` to `B43`), and loopwright's
+//! behaviour in each case.
 
 mod agent;
 mod agent_loop;
 mod replay;
 
-/// Every line has its one test.
+/// Every line has exactly one test.
 #[test]
 fn every_line_is_shown() {
     let sources = [

@@ -1,4 +1,4 @@
-//! What a session keeps in RAM is bounded in bytes: its queues, its replies, unread streams.
+//! Bounds, in bytes, of a session's memory: its queues, its replies, unread streams.
 
 use crate::kit::*;
 
@@ -11,8 +11,8 @@ async fn at_work(gate: &Gate) -> Harness {
     harness
 }
 
-/// C52: At most 1,000 steers and follow-ups wait. A refused one changes nothing; when the others
-/// are delivered, there is room again.
+/// C52: At most 1,000 steers and follow-ups wait. A refused one changes nothing. There is room
+/// again once the others are delivered.
 #[tokio::test(start_paused = true)]
 async fn a_thousand_messages_can_be_queued_and_no_more() {
     let gate = Gate::new();
@@ -55,7 +55,7 @@ async fn a_megabyte_of_messages_can_be_queued() {
     assert!(harness.handle.follow_up("short").await.is_err());
 }
 
-/// C60: `queue_update` has the change, so its size does not grow with the queue.
+/// C60: `queue_update` contains only the change, so its size does not grow with the queue.
 #[tokio::test(start_paused = true)]
 async fn an_update_of_a_queue_is_as_long_as_its_change() {
     let gate = Gate::new();
@@ -82,7 +82,7 @@ async fn an_update_of_a_queue_is_as_long_as_its_change() {
     assert_eq!(removed.sum::<usize>(), 300);
 }
 
-/// C49: A reply that is longer than its limit is cut off and fails the run; the session stays
+/// C49: A reply that is longer than its limit is cut off and fails the run. The session stays
 /// usable.
 #[tokio::test(start_paused = true)]
 async fn a_reply_is_bounded() {
@@ -97,7 +97,7 @@ async fn a_reply_is_bounded() {
     harness.check().await;
 }
 
-/// C49: What is withdrawn does not count.
+/// C49: A withdrawn attempt does not count.
 #[tokio::test(start_paused = true)]
 async fn a_withdrawn_attempt_does_not_count_as_a_part_of_the_reply() {
     let attempt = "x".repeat(40);

@@ -1,11 +1,11 @@
-//! Budgets: what failed requests used, what is charged before a request is sent, the budget of a
-//! session, and what refusals say.
+//! Budgets: the usage of failed requests, charges before a request is sent, the budget of a
+//! session, and the texts of refusals.
 
 use std::sync::Mutex;
 
 use crate::kit::*;
 
-/// Prices of a cent for a thousand tokens.
+/// Returns a model that costs a cent per thousand tokens.
 fn priced(id: &str, dollars_per_million: f64) -> ModelInfo {
     let each = dollars_per_million;
     ModelInfo::new(id).with_prices(Prices::new(each, each).cache(each, each))
@@ -20,7 +20,7 @@ async fn with_model(model: ScriptedModel, options: fn(AgentBuilder) -> AgentBuil
     Harness { handle, events, model, agent, memory }
 }
 
-/// Returns what the log says that the session has spent.
+/// Returns the session's spending, according to the log.
 fn spent(harness: &Harness) -> Spent {
     SessionLog::of(&harness.memory.entries()).spent()
 }
@@ -34,8 +34,8 @@ fn charges(harness: &Harness) -> Vec<(Usage, Option<f64>, bool)> {
     entries.iter().filter_map(charge).collect()
 }
 
-/// C149: A reply that fails after some text keeps it with the usage that was reported by then; one
-/// that fails before any is charged without a message. The last report counts.
+/// C149: A reply that fails after some text keeps the text, with the usage reported by then. A
+/// reply that fails before any text is charged without a message. The last report counts.
 #[tokio::test(start_paused = true)]
 async fn a_failed_reply_counts_what_was_reported() {
     let (first, last) = (Usage::new(900, 1), Usage::new(900, 100));
@@ -62,7 +62,7 @@ async fn a_failed_reply_counts_what_was_reported() {
     }
 }
 
-/// C149: A withdrawn attempt stays counted, at the prices of the model that made it; the reply has
+/// C149: A withdrawn attempt stays counted, at the prices of the model that made it. The reply has
 /// the usage of the last attempt.
 #[tokio::test(start_paused = true)]
 async fn a_withdrawn_attempt_counts_at_the_prices_of_its_model() {
@@ -88,7 +88,7 @@ async fn a_withdrawn_attempt_counts_at_the_prices_of_its_model() {
     harness.check().await;
 }
 
-/// C149: A reply that the user interrupts or aborts counts what was reported by then, before and
+/// C149: A reply that the user interrupts or aborts counts the usage reported by then, before and
 /// after its first text.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_is_cut_off_counts_what_was_reported() {
@@ -113,7 +113,7 @@ async fn a_reply_that_is_cut_off_counts_what_was_reported() {
     }
 }
 
-/// C149: A detached request that fails, or whose run is aborted, counts what was reported by then.
+/// C149: A detached request that fails, or whose run is aborted, counts the usage reported by then.
 #[tokio::test(start_paused = true)]
 async fn a_detached_request_that_fails_counts_what_was_reported() {
     let asking = || {
@@ -146,8 +146,8 @@ async fn a_detached_request_that_fails_counts_what_was_reported() {
     harness.check().await;
 }
 
-/// Kills the session each time when it has sent a request, until it no longer sends any, and
-/// returns how often that was.
+/// Kills the session after each request that it sends, until it sends no more. Returns the number
+/// of kills.
 async fn kill_at_each_request(
     mut harness: Harness,
     sends: fn(&LogEntry) -> bool,
@@ -165,12 +165,12 @@ async fn kill_at_each_request(
     panic!("each crash gets a free request");
 }
 
-/// C150: A request is charged before it is sent: killed before each reply, a session sends no more
-/// requests than its budget of turns, tokens or cost allows, of the run or of the session.
+/// C150: A request is charged before it is sent. If it is killed before each reply, a session sends
+/// no more requests than its budget of turns, tokens or cost allows, of the run or of the session.
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_reply_is_lost_stays_charged() {
     let (run, session) = (Limits::default, Budget::default);
-    // The input is estimated with nine tokens.
+    // The input is estimated at nine tokens.
     let cases = [
         (run().turns(3), session(), Limit::Turns),
         (run().tokens(35), session(), Limit::Tokens),
@@ -200,8 +200,8 @@ async fn a_request_whose_reply_is_lost_stays_charged() {
     }
 }
 
-/// C150: Detached requests are charged in one entry before the first is sent. Those that were not
-/// sent, because of an abort or an interrupt, are given back.
+/// C150: Detached requests are charged in one entry before the first is sent. Charges for requests
+/// that an abort or an interrupt prevented are given back.
 #[tokio::test(start_paused = true)]
 async fn detached_requests_are_charged_before_they_are_sent() {
     let asking = || {
@@ -242,7 +242,7 @@ async fn detached_requests_are_charged_before_they_are_sent() {
     }
 }
 
-/// C150: A request that failed counts as a turn, so a pattern that asks again and again ends.
+/// C150: A failed request counts as a turn, so a pattern that keeps asking ends.
 #[tokio::test(start_paused = true)]
 async fn failed_requests_count_as_turns() {
     let stubborn = does(|step| {
@@ -259,8 +259,8 @@ async fn failed_requests_count_as_turns() {
     harness.check().await;
 }
 
-/// C151: The budget of a session counts the requests of all runs, also those before a reset and
-/// those of an earlier process. The outcome says which budget it was.
+/// C151: The budget of a session counts the requests of all runs, including runs before a reset and
+/// of an earlier process. The outcome names the exceeded budget.
 #[tokio::test(start_paused = true)]
 async fn the_budget_of_a_session_continues_over_runs_and_resets() {
     let budgets = [
@@ -310,7 +310,7 @@ async fn the_budget_of_a_session_continues_over_runs_and_resets() {
     }
 }
 
-/// C152: A refusal says what was used and what is needed, and sends nothing.
+/// C152: A refusal states the usage and the need, and sends nothing.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_says_what_is_left() {
     let limits = [
@@ -341,8 +341,8 @@ async fn a_refusal_says_what_is_left() {
     }
 }
 
-/// C152: A pattern can ask what was spent and what is left, of the run and of the session,
-/// whichever is less, the current run included.
+/// C152: A pattern can read the spending and the rest, of the run or of the session, whichever is
+/// less. The current run is included.
 #[tokio::test(start_paused = true)]
 async fn a_pattern_knows_what_was_spent_and_what_is_left() {
     let seen: Arc<Mutex<Vec<(Spent, Spent, Budget)>>> = Arc::default();
@@ -389,7 +389,7 @@ async fn a_pattern_knows_what_was_spent_and_what_is_left() {
     );
 }
 
-/// C150: A log of a version that did not charge in advance is read: its requests count as before.
+/// C150: A log of a version that did not charge in advance is read. Its requests count as before.
 #[test]
 fn logs_without_estimates_are_read() {
     let lines = [

@@ -1,4 +1,4 @@
-//! Cassettes: what the models and tools of an agent do, recorded once and replayed without them.
+//! Cassettes: an agent's models and tools, recorded once and replayed without them.
 
 mod divergence;
 mod file;
@@ -31,7 +31,7 @@ impl Folder {
     }
 }
 
-/// What came out of a session.
+/// The events and the log of a session.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Product {
     pub(crate) events: Vec<Value>,
@@ -66,13 +66,13 @@ pub(crate) async fn session(
     Product { events, log: store.read("root", 0).await.unwrap() }
 }
 
-/// Returns a model that must not be asked.
+/// Returns a model that must not be called.
 pub(crate) fn no_model() -> ScriptedModel {
     ScriptedModel::new([])
 }
 
-/// Records a session and replays it with a model that has no replies, asserts that the same comes
-/// out and that all was replayed, and returns it.
+/// Records a session and replays it with a model that has no replies. Asserts that the results are
+/// equal and that everything was replayed. Returns the result.
 pub(crate) async fn assert_replays(
     path: &Path,
     replies: impl IntoIterator<Item = Script>,
@@ -97,7 +97,7 @@ pub(crate) async fn prompt(handle: &AgentHandle, text: &str) {
     handle.prompt(text).await.unwrap();
 }
 
-/// Decides all pending actions until there are none.
+/// Decides pending actions until the session has none.
 pub(crate) async fn decide_all(handle: &AgentHandle, decision: Decision) {
     loop {
         handle.wait_for_idle().await;
@@ -161,8 +161,8 @@ async fn all_that_a_model_and_tools_do_is_replayed_without_them() {
     assert_eq!(runs, [vec![1; 5], vec![0; 5]]);
 }
 
-/// C175: The replies to three equal requests that are sent together, and the results of three equal
-/// calls, are those of their order, whichever was the first to end.
+/// C175: Three equal requests that are sent together, and three equal calls, get their replies and
+/// results in order, whichever ended first.
 #[tokio::test(start_paused = true)]
 async fn requests_and_calls_at_the_same_time_may_end_in_any_order() {
     let folder = Folder::new();
@@ -211,8 +211,8 @@ async fn requests_and_calls_at_the_same_time_may_end_in_any_order() {
     assert_eq!(numbers, [json!(3), json!(2), json!(1)]);
 }
 
-/// C179: A reply that an abort cut off, one that a steer interrupted, and a call that was cancelled
-/// end in the replay as they did then.
+/// C179: An aborted reply, a reply interrupted by a steer, and a cancelled call end in the replay
+/// as in the recording.
 #[tokio::test(start_paused = true)]
 async fn aborts_and_interrupts_in_the_middle_are_replayed() {
     let folder = Folder::new();
@@ -300,7 +300,7 @@ async fn errors_and_retries_are_replayed() {
     assert_eq!(product.texts(), ["Hello?", "Hello.", "And?"]);
 }
 
-/// C174: Without a key: the model is built to record only.
+/// C174: No key is needed: the model is only built to record.
 #[tokio::test(start_paused = true)]
 async fn a_replay_builds_no_model() {
     let folder = Folder::new();

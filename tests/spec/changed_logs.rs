@@ -1,4 +1,4 @@
-//! Calls that wait, in logs whose entries were changed, and under rules that have changed.
+//! Waiting calls in logs whose entries were changed, and under changed rules.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +12,7 @@ fn paying() -> Vec<Script> {
     vec![Script::calls([("a", "pay", json!({ "euros": 5 }))]), Script::text("Done.")]
 }
 
-/// Changes what the call in the log would pay.
+/// Changes the amount of the call in the log.
 fn change(entries: &mut [LogEntry]) {
     let awaiting = entries.iter_mut().find_map(|entry| match entry {
         LogEntry::CallAwaiting { arguments, .. } => Some(arguments),
@@ -21,8 +21,8 @@ fn change(entries: &mut [LogEntry]) {
     *awaiting.unwrap() = json!({ "euros": 5_000 }).into();
 }
 
-/// C408: The digest of a pending call is computed again when a log is read: an approval of what the
-/// log had before is refused, and one of what it has now runs that.
+/// C408: The digest of a pending call is computed again when a log is read. An approval of the
+/// previous arguments is refused, and an approval of the present ones runs those.
 #[tokio::test(start_paused = true)]
 async fn an_approval_is_of_what_the_log_has() {
     let tool = pay();
@@ -46,8 +46,8 @@ async fn an_approval_is_of_what_the_log_has() {
     assert_eq!(tool.ran(), 1);
 }
 
-/// C408: A decision in the log does not hold for other arguments than it was made for: the call
-/// does not run, and is asked for again.
+/// C408: A decision in the log only holds for the arguments that it was made for. With others, the
+/// call does not run, and is asked for again.
 #[tokio::test(start_paused = true)]
 async fn a_decision_on_changed_arguments_does_not_hold() {
     let tool = pay();
@@ -85,7 +85,7 @@ async fn a_decision_on_changed_arguments_does_not_hold() {
     assert_eq!(tool.ran(), 1);
 }
 
-/// C408: The arguments that were approved run, whatever the log has at the start of the call.
+/// C408: The approved arguments run, even if the start of the call in the log has others.
 #[test]
 fn the_approved_arguments_run() {
     let value = |euros: u32| Arc::new(json!({ "euros": euros }));
@@ -105,8 +105,8 @@ fn the_approved_arguments_run() {
     assert_ne!(*log.pending()[0].digest, *"another", "it is computed from the arguments");
 }
 
-/// C409: A hook that forbids a call while it waits holds when it is approved, also in another
-/// process; and so does the schema of the tool.
+/// C409: A hook that forbids a waiting call is effective when the call is approved, also in another
+/// process. So is the schema of the tool.
 #[tokio::test(start_paused = true)]
 async fn a_rule_that_forbids_meanwhile_holds_at_the_approval() {
     for restarts in [false, true] {

@@ -1,4 +1,4 @@
-//! Sub-agents: tools that are agents, with sessions of their own.
+//! Sub-agents: tools that are agents, with their own sessions.
 
 mod closing;
 mod failing_log;
@@ -17,7 +17,7 @@ struct Family {
     child: ScriptedModel,
 }
 
-/// Returns what the model of a sub-agent replies: a call, then what it was about.
+/// Returns the reply of a sub-agent's model: a call, then its status.
 fn child_replies(request: &ChatRequest) -> Script {
     let last = request.messages.last().unwrap();
     match last.as_tool_result() {
@@ -27,7 +27,7 @@ fn child_replies(request: &ChatRequest) -> Script {
     }
 }
 
-/// Returns what the model of the root replies: calls of three sub-agents, then their results.
+/// Returns the reply of the root's model: calls of three sub-agents, then their results.
 fn root_replies(request: &ChatRequest) -> Script {
     let results: Vec<_> = request.messages.iter().filter_map(|m| m.as_tool_result()).collect();
     let asked = request.messages.iter().filter(|m| m.as_tool_result().is_none()).count();
@@ -162,7 +162,7 @@ async fn until(events: &mut EventStream, is_wanted: impl Fn(&AgentEvent) -> bool
     while !is_wanted(&events.next().await.expect("the event comes").event) {}
 }
 
-/// C160: Whatever process opens the root later, the actions are pending there, once.
+/// C160: Any process that opens the root later has the actions pending there, once.
 #[tokio::test(start_paused = true)]
 async fn actions_are_decided_after_a_restart() {
     let family = Family::new();
@@ -223,7 +223,7 @@ async fn sub_agents_are_nested() {
     }
 }
 
-/// C164: The session of a sub-agent is opened through its root only, and is in no list.
+/// C164: The session of a sub-agent is only opened through its root, and is in no list.
 #[tokio::test(start_paused = true)]
 async fn the_session_of_a_sub_agent_is_opened_by_its_root_only() {
     let family = Family::new();
@@ -246,7 +246,7 @@ async fn the_session_of_a_sub_agent_is_opened_by_its_root_only() {
     }
 }
 
-/// C160: A pattern gives tasks to sub-agents with calls of its own.
+/// C160: A pattern gives tasks to sub-agents with its own calls.
 #[tokio::test(start_paused = true)]
 async fn a_pattern_has_sub_agents() {
     let family = Family::new();
@@ -282,8 +282,8 @@ async fn a_pattern_has_sub_agents() {
     assert_eq!(refused, Some(AgentError::NoStore));
 }
 
-/// C160: The answer of a sub-agent is read as a value; a text that is none, and a call that failed,
-/// are errors that name it.
+/// C160: The answer of a sub-agent is read as a value. An invalid text and a failed call are errors
+/// that name the sub-agent.
 #[test]
 fn the_answer_of_a_sub_agent_is_read_as_a_value() {
     let result = |status, text: &str| {
@@ -297,8 +297,8 @@ fn the_answer_of_a_sub_agent_is_read_as_a_value() {
     assert_eq!(why.to_string(), "`alice` gave no answer: 42");
 }
 
-/// C165: Whatever pair of cuts a crash leaves in the logs of a parent and a sub-agent, each pays
-/// once, and the conversations are those without a crash.
+/// C165: For any pair of cuts that a crash leaves in the logs of a parent and a sub-agent, each
+/// pays once, and the conversations are the same as without a crash.
 #[tokio::test(start_paused = true)]
 async fn sub_agents_survive_a_crash_at_every_pair_of_cuts() {
     let agent = || Family::new().agent(|builder| builder);
@@ -344,7 +344,7 @@ async fn hooks_see_the_results_of_sub_agents() {
     assert_eq!(results(&handle).await, [(ResultStatus::Ok, "alice said Hello.".into())]);
 }
 
-/// C160: Each call has a session of its own, also those of the same sub-agent.
+/// C160: Each call has its own session, even several calls of one sub-agent.
 #[tokio::test(start_paused = true)]
 async fn every_call_has_a_session_of_its_own() {
     let family = Family::new();
@@ -366,7 +366,7 @@ async fn every_call_has_a_session_of_its_own() {
     );
 }
 
-/// C160: A sub-agent whose session another process has not left yet waits for it.
+/// C160: A sub-agent waits if another process has not left its session yet.
 #[tokio::test(start_paused = true)]
 async fn a_sub_agent_waits_for_its_session() {
     let family = Family::new();
@@ -387,7 +387,7 @@ async fn a_sub_agent_waits_for_its_session() {
     assert_eq!(SessionLog::of(&family.log("root/m2.1").await).messages().len(), 4);
 }
 
-/// C164: An agent without the sub-agents can neither decide for them nor end them; it can abort.
+/// C164: An agent without the sub-agents can neither decide for them nor end them. It can abort.
 #[tokio::test(start_paused = true)]
 async fn an_agent_without_the_sub_agents_leaves_them_alone() {
     let family = Family::new();

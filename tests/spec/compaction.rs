@@ -7,12 +7,12 @@ use std::ops::Range;
 
 use crate::kit::*;
 
-/// Keeps the first message and the last `keep`, and replaces those in between if there are at least
-/// `at` messages. The request for a summary contains the texts that it replaces.
+/// A policy that keeps the first message and the last `keep`, and replaces the others if there are
+/// at least `at` messages. The request for a summary contains the texts that it replaces.
 pub(crate) struct Keep {
     pub(crate) at: usize,
     pub(crate) keep: usize,
-    /// A request with fewer messages fits without a compaction.
+    /// The number of messages below which a request fits without a compaction.
     pub(crate) full: usize,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn replies(n: Range<usize>) -> Vec<Script> {
     n.map(|n| Script::text(&format!("r{n}"))).collect()
 }
 
-/// C83: before a request that would be too long, the older messages are summarised; the summary
+/// C83: before a request that would be too long, the older messages are summarised. The summary
 /// replaces them in requests, and the history keeps them.
 #[tokio::test(start_paused = true)]
 async fn older_messages_are_replaced_by_a_summary_in_the_requests_only() {
@@ -213,7 +213,7 @@ async fn hooks_get_the_compacted_history() {
     assert_eq!(sent(&harness, 4), ["p1", "Before: sum", "r3", "p4"]);
 }
 
-/// C84: without a summary the messages are replaced by a marker; the log says why, and the run
+/// C84: without a summary, a marker replaces the messages. The log contains the reason, and the run
 /// continues.
 #[tokio::test(start_paused = true)]
 async fn without_a_summary_messages_are_replaced_by_a_marker() {
@@ -241,8 +241,8 @@ async fn without_a_summary_messages_are_replaced_by_a_marker() {
     }
 }
 
-/// C84: without a summary, a request that still fits is sent unchanged; another summary is
-/// requested once the conversation has grown, and when the request no longer fits the messages are
+/// C84: without a summary, a request that still fits is sent unchanged. Another summary is
+/// requested once the conversation has grown. When the request no longer fits, the messages are
 /// left out.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_fits_is_sent_without_a_summary() {
@@ -284,7 +284,7 @@ async fn a_request_that_fits_is_sent_without_a_summary() {
     harness.check().await;
 }
 
-/// C84: a summary that was cut off at its length is used and marked; it may be as long as the
+/// C84: a summary that was cut off at its length is used and marked. It may be as long as the
 /// model's output limit.
 #[tokio::test(start_paused = true)]
 async fn a_summary_that_is_cut_off_is_marked() {
@@ -304,8 +304,7 @@ async fn a_summary_that_is_cut_off_is_marked() {
     );
 }
 
-/// C84: a summary is counted against the limits, and never uses the last turn, which its request
-/// needs.
+/// C84: a summary counts against the limits, and never uses the last turn, which its request needs.
 #[tokio::test(start_paused = true)]
 async fn a_summary_is_counted_and_leaves_the_last_turn_to_the_request() {
     let batches = |n: usize| {
@@ -412,7 +411,7 @@ async fn a_request_that_is_too_large_is_compacted_and_retried() {
     assert_eq!(compactions(&harness.drain_events()).len(), 0);
 }
 
-/// C83: the size of a conversation is what the provider has counted, plus an estimate of the rest.
+/// C83: the size of a conversation is the provider's last count, plus an estimate of the rest.
 #[tokio::test(start_paused = true)]
 async fn the_size_of_a_request_is_what_was_counted_and_an_estimate_of_the_rest() {
     #[derive(Clone, Default)]

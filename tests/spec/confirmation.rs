@@ -6,7 +6,7 @@ fn ask(name: &str) -> TestTool {
     TestTool::new(name).effect(Effect::AtMostOnce)
 }
 
-/// C26 C27 C28 C29: calls without approval run, the others wait; single decisions are kept; the
+/// C26 C27 C28 C29: calls without approval run, the others wait. Single decisions are kept. The
 /// next request waits for the batch.
 #[tokio::test(start_paused = true)]
 async fn of_two_decisions_on_one_action_the_first_wins_and_single_decisions_are_kept() {
@@ -61,7 +61,7 @@ async fn of_two_decisions_on_one_action_the_first_wins_and_single_decisions_are_
 }
 
 /// C28: a decision denies with a reason, provides a result, or edits the arguments, which are
-/// validated; it can name its author.
+/// validated. It can name its author.
 #[tokio::test(start_paused = true)]
 async fn a_decision_can_deny_edit_or_provide_the_result() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -125,7 +125,7 @@ async fn a_decision_can_deny_edit_or_provide_the_result() {
     harness.check().await;
 }
 
-/// C28: arguments that the user edits pass through the hooks, which can block the call.
+/// C28: edited arguments pass through the hooks, which can block the call.
 #[tokio::test(start_paused = true)]
 async fn edited_arguments_pass_through_the_hooks() {
     let guard = |info: ToolCallInfo| {
@@ -155,8 +155,8 @@ async fn edited_arguments_pass_through_the_hooks() {
     }
 }
 
-/// C28: a decision that would run a tool which the agent does not have is refused; the call can
-/// still be decided by another agent, denied, or be given its result.
+/// C28: a decision that would run a tool which the agent lacks is refused. The call can still be
+/// decided by another agent, denied, or given a result.
 #[tokio::test(start_paused = true)]
 async fn a_decision_without_the_tool_changes_nothing() {
     let call = Script::calls([("a", "pay", json!({}))]);
@@ -300,7 +300,7 @@ async fn a_tool_that_suspends_is_resumed_with_the_decision() {
     harness.check().await;
 }
 
-/// C26: the rule of the tool, the rules of the agent, and a predicate that panics.
+/// C26: the tool's rule, the agent's rules, and a predicate that panics.
 #[tokio::test(start_paused = true)]
 async fn which_calls_run_without_an_approval() {
     let tools = [
@@ -320,7 +320,7 @@ async fn which_calls_run_without_an_approval() {
     assert_eq!(open, ["b", "e", "g", "z"]);
 }
 
-/// C26: the rules of the agent can let all calls run, or those that a predicate accepts.
+/// C26: the agent's rules can let all calls run, or the calls that a predicate accepts.
 #[tokio::test(start_paused = true)]
 async fn the_agents_rules_can_let_everything_run() {
     type Options = fn(AgentBuilder) -> AgentBuilder;
@@ -336,10 +336,10 @@ async fn the_agents_rules_can_let_everything_run() {
     }
 }
 
-/// Who allowed a call, and the key that it got.
+/// A call's approval, if it had one, and its idempotency key.
 type Audit = (Option<ApprovalRecord>, String);
 
-/// Records who allowed its calls, and when, and its keys for services that act once.
+/// A tool that records the approvals and idempotency keys of its calls.
 #[derive(Clone)]
 struct Audited {
     spec: Arc<ToolSpec>,
@@ -360,7 +360,7 @@ impl Tool for Audited {
 }
 
 /// C28: A decision has a time and a principal. The tool sees both, also in another process, and has
-/// the same key there; in a branch it has another one.
+/// the same key there. In a branch the key differs.
 #[tokio::test(start_paused = true)]
 async fn a_tool_sees_who_approved_its_call_and_when() {
     let spec = ToolSpec::with_schema("pay", "Pays.", json!({ "type": "object" })).into();

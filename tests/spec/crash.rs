@@ -29,7 +29,7 @@ fn of(pattern: impl BehaviorPattern + Clone + 'static) -> impl Fn(ScriptedModel)
     move |model| GenericAgent::builder(model, pattern.clone()).tools(tools())
 }
 
-/// C53 C54 C91: a crash after every append of a session; after `Continue` the same comes out, every
+/// C53 C54 C91: after a crash at any append and `Continue`, a session has the same result. Every
 /// call has one result, no message is delivered twice, and an at-most-once call that had started
 /// does not run again.
 #[tokio::test(start_paused = true)]
@@ -127,7 +127,7 @@ async fn errors_after_a_crash_are_found() {
     assert!(found.contains("the at-most-once call a of `pay` ran a second time"), "{found}");
 }
 
-/// Returns what the kit finds for a pattern in a session with one reply.
+/// Returns the error that the kit finds for a pattern in a session with one reply.
 async fn found_in<P: BehaviorPattern + 'static>(
     pattern: impl Fn() -> P,
     options: impl Fn(Scenario) -> Scenario,
@@ -137,8 +137,8 @@ async fn found_in<P: BehaviorPattern + 'static>(
     crash_at_every_append(agent, options(scenario)).await
 }
 
-/// C91: crashes are between appends only: values and the message that is written with them are
-/// never separated.
+/// C91: crashes happen only between appends, so values and the message written with them are never
+/// separated.
 #[tokio::test(start_paused = true)]
 async fn no_crash_is_inside_an_append() {
     let entries = Arc::new(AtomicUsize::new(0));
@@ -165,7 +165,7 @@ async fn no_crash_is_inside_an_append() {
 }
 
 /// C91: each difference from the session without a crash is found: in the conversation, the ends of
-/// runs, custom events, state and requests; and so are side effects that take place twice.
+/// runs, custom events, state and requests. So are side effects that happen twice.
 #[tokio::test(start_paused = true)]
 async fn differences_after_a_crash_are_found() {
     /// A pattern with one mistake, which shows when it is entered once more.
@@ -273,7 +273,7 @@ async fn a_restart_finishes_an_abort() {
     harness.check().await;
 }
 
-/// C54: of two owners, the writes of the stale one fail, and no run happens twice.
+/// C54: the writes of a stale owner fail, and no run happens twice.
 #[tokio::test(start_paused = true)]
 async fn a_stale_owner_cannot_write() {
     let harness = pi([Script::text("one")], &[]).await;
@@ -325,7 +325,7 @@ impl CompactionPolicy for Nothing {
     }
 }
 
-/// C40: the same holds for inputs that leave no message: each is carried out once, also if it
+/// C40: the same holds for inputs that leave no message. Each is carried out once, even if it
 /// arrives again in a later run or after a restart.
 #[tokio::test(start_paused = true)]
 async fn an_input_without_a_message_is_handled_once() {
@@ -358,7 +358,7 @@ async fn an_input_without_a_message_is_handled_once() {
             assert_eq!(harness.memory.entries(), before, "{name}");
         };
         repeat(&harness).await;
-        // In the middle of a later run, too.
+        // Also in the middle of a later run.
         send(&harness, "more").await;
         let is_reply =
             |e: &AgentEvent| matches!(e, AgentEvent::MessageStart { role: Role::Assistant, .. });

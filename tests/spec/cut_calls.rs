@@ -4,14 +4,14 @@ use loopwright_core::testing::Replay;
 
 use crate::kit::*;
 
-/// What a tool does when it is cancelled.
+/// The behaviour of a cancelled tool.
 #[derive(Clone, Copy)]
 enum Cancelled {
-    /// It returns what it has.
+    /// The tool returns its output so far.
     Returns,
-    /// It returns without output.
+    /// The tool returns without output.
     Stops,
-    /// It goes on.
+    /// The tool continues.
     Ignores,
 }
 
@@ -46,8 +46,8 @@ async fn ticking(
     harness
 }
 
-/// C44: the result of an aborted call has its output so far: what the tool returned, or else what
-/// it had streamed; for front ends and for the model.
+/// C44: the result of an aborted call has its output so far: the returned output, or else the
+/// streamed one. Front ends and the model see it.
 #[tokio::test(start_paused = true)]
 async fn an_aborted_call_keeps_its_output() {
     let aborted = "Aborted after it had started, since the user aborted; it may have had effects.";
@@ -74,7 +74,7 @@ async fn an_aborted_call_keeps_its_output() {
     }
 }
 
-/// C50: a call that is given up keeps the output that it streamed.
+/// C50: a call that is given up keeps its streamed output.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_given_up_keeps_its_output() {
     let limits = |agent: AgentBuilder| agent.limits(Limits::default().tool_timeout(ms(500)));
@@ -85,8 +85,8 @@ async fn a_call_that_is_given_up_keeps_its_output() {
     assert!(result.ends_with("\nIts output so far:\ntick 1\n"), "{result}");
 }
 
-/// C19 C44: a hook that changes results sees the output of an aborted call too; output that it
-/// has not seen is in no result.
+/// C19 C44: a hook that changes results sees the output of an aborted call too. Output that it has
+/// not seen is in no result.
 #[tokio::test(start_paused = true)]
 async fn hooks_see_the_output_of_an_aborted_call() {
     for (cancelled, expected) in [(Cancelled::Returns, Some("redacted")), (Cancelled::Stops, None)]

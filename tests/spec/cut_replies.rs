@@ -2,8 +2,8 @@
 
 use crate::kit::*;
 
-/// C44: the next request has the aborted reply and says that it was cut off; its partial calls and
-/// unsigned thinking are not sent. `Continue` requests a reply too.
+/// C44: the next request has the aborted reply and a note that it was cut off. Its partial calls
+/// and unsigned thinking are not sent. `Continue` requests a reply too.
 #[tokio::test(start_paused = true)]
 async fn the_model_sees_an_aborted_reply_and_that_it_is_incomplete() {
     let note = "[The user interrupted the reply above; it is incomplete.]";
@@ -50,8 +50,8 @@ async fn an_aborted_reply_without_text_is_not_sent() {
     harness.check().await;
 }
 
-/// C44: an aborted reply with calls, as another program may have logged one, is in no request: its
-/// calls may be cut off.
+/// C44: an aborted reply with calls, as another program may have logged one, is in no request,
+/// because its calls may be cut off.
 #[test]
 fn an_aborted_reply_with_calls_is_not_for_the_model() {
     let text = || ContentPart::Text { text: "half".into(), signature: None };
@@ -68,7 +68,7 @@ fn an_aborted_reply_with_calls_is_not_for_the_model() {
 }
 
 /// C49: a run whose last reply was cut off at the length limit, filtered or empty ends as
-/// `incomplete`, live and when the log is read; a later run is not affected.
+/// `incomplete`, live and when the log is read. A later run is not affected.
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_last_reply_is_incomplete_says_so() {
     let call = || Script::new().call("a", "x", "{}");
@@ -103,7 +103,7 @@ async fn a_run_whose_last_reply_is_incomplete_says_so() {
     }
 }
 
-/// C16 C49: an answer that fits the output schema is whole.
+/// C16 C49: an answer that matches the output schema is complete.
 #[tokio::test(start_paused = true)]
 async fn a_typed_answer_is_whole() {
     let schema = OutputSchema::new("n", json!({ "type": "integer" }));

@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 
-/// C57 C58 C59: the order of a turn with tools, and the numbers.
+/// C57 C58 C59: the order and the numbers of the events of a turn with tools.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_a_run_come_in_the_order_of_the_design() {
     let mut harness = pi(
@@ -113,7 +113,7 @@ async fn interleaved_updates_of_two_tools_do_not_grow_a_slow_queue() {
     assert!(harness.events.peak() <= 1024 + 20, "{}", harness.events.peak());
 }
 
-/// C62: any number of subscribers see the same; a stream of one run ends with it.
+/// C62: any number of subscribers see the same events. The stream of a run ends with it.
 #[tokio::test(start_paused = true)]
 async fn subscribers_see_the_same_and_a_run_stream_ends_with_its_run() {
     let mut harness = pi([Script::text("one"), Script::text("two")], &[]).await;
@@ -154,8 +154,8 @@ async fn the_events_of_a_session_rebuild_its_messages() {
     assert_eq!(replayed, **harness.handle.state().await.unwrap().messages);
 }
 
-/// C66: a retry is an event with the number of the attempt, the delay and the reason. Who joins
-/// during the delay gets it with the delay that is left.
+/// C66: a retry is an event with the number of the attempt, the delay and the reason. A subscriber
+/// that joins during the delay gets it with the remaining delay.
 #[tokio::test(start_paused = true)]
 async fn a_retry_is_reported_also_to_those_who_join_later() {
     let failed = ModelError::new(ModelErrorKind::RateLimited, "Too many requests.");
@@ -189,8 +189,8 @@ async fn a_retry_is_reported_also_to_those_who_join_later() {
     assert!(after.try_next().is_none(), "nothing waits any more");
 }
 
-/// C65: a retried attempt is withdrawn: its deltas are no part of the message, and an event says
-/// so.
+/// C65: a retried attempt is withdrawn: its deltas are not part of the message, and an event
+/// reports it.
 #[tokio::test(start_paused = true)]
 async fn a_withdrawn_attempt_is_reported_and_no_part_of_the_message() {
     let retried = Script::new()

@@ -1,5 +1,5 @@
-//! Every example, except one that needs a server, runs without a key and without input, ends, and
-//! prints what it demonstrates.
+//! Every example runs without a key and without input, ends, and prints what it demonstrates. The
+//! only exception needs a server.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -186,7 +186,7 @@ const RUN_BY_OTHER_TEST: &str = "custom_memory";
 /// The examples that are packages, with tests of their own.
 const PACKAGES: [&str; 3] = ["genai_model", "payments", "your_app"];
 
-/// Cargo builds the examples together with the tests, into a folder beside them.
+/// Returns the folder of the examples, which Cargo builds together with the tests.
 fn folder() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.ancestors().nth(2).unwrap().join("examples")
@@ -232,8 +232,8 @@ fn every_example_is_run() {
     assert_eq!(files, run.map(String::from).collect());
 }
 
-/// `examples/README.md` has a line for each example, with what it shows and its command; each file
-/// names the command, too.
+/// `examples/README.md` has a line per example, with a description and its command. Each file names
+/// the command, too.
 #[test]
 fn every_example_is_listed_with_its_command() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -279,7 +279,7 @@ fn every_example_is_listed_with_its_command() {
     assert_eq!(parts, names("examples/patterns").len());
 }
 
-/// Returns the names that the example of the patterns lists for one that it does not know.
+/// Returns the names that the example of the patterns lists for an unknown name.
 fn listed_patterns() -> BTreeSet<String> {
     let unknown = run("patterns", &["rag", "unknown"]);
     assert_eq!((unknown.status.code(), &*unknown.stdout), (Some(2), &b""[..]));
@@ -308,7 +308,7 @@ fn each_pattern_of_the_library_has_an_example_which_can_be_run_alone() {
     }
 }
 
-/// Answers that the first proposals are not wanted, and those after them are.
+/// Rejects the first proposals, and accepts the next.
 fn decide(action: &ExternalAction) -> Decision {
     let answer = match action.question() {
         Some(question) if question.question.starts_with("Thunder") => "others",

@@ -51,7 +51,7 @@ async fn a_run_that_a_decision_resumes_is_not_forced() {
     assert_eq!(statuses(&harness).await, [ResultStatus::Ok]);
 }
 
-/// Rewinds the first branch to the request, and ends with the second.
+/// A pattern that rewinds the first branch to the request, and ends with the second.
 struct TwoBranches<P>(P);
 
 #[async_trait::async_trait]
@@ -70,7 +70,7 @@ impl<P: BehaviorPattern> BehaviorPattern for TwoBranches<P> {
     }
 }
 
-/// C166: Each branch begins with a forced turn, as if those before it had not been.
+/// C166: Each branch begins with a forced turn, as if earlier branches had not existed.
 #[tokio::test(start_paused = true)]
 async fn the_first_turn_after_a_rewind_is_forced() {
     let branch = || [calls(&["look"]), Script::text("done")];
@@ -81,8 +81,8 @@ async fn the_first_turn_after_a_rewind_is_forced() {
     assert_eq!(harness.handle.prompt("go").await.unwrap().text, "done");
     use ToolChoice::{Auto, Required};
     assert_eq!(choices(&harness), [Required, Auto, Required, Auto]);
-    // After a result that asks for the end the pattern would go on, and the engine, which closes
-    // the batch after a crash, ends the run.
+    // After a result that asks for the end, the pattern would continue. After a crash, the engine
+    // closes the batch and ends the run.
     let scenarios = conformance::scenarios().into_iter();
     let scenarios =
         scenarios.filter(|scenario| scenario.name() != "a result that asks for the end");

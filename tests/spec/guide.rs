@@ -7,7 +7,7 @@ use std::path::Path;
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const SRC: &str = "docs/guide/src";
 
-/// The blocks of Rust that are compiled and not run: page, what stands in the block, and why.
+/// Blocks of Rust that are compiled but not run: the page, a text in the block, and the reason.
 const NOT_RUN: [(&str, &str, &str); 2] = [
     (
         "apps.md",
@@ -30,7 +30,7 @@ fn pages() -> BTreeSet<String> {
     names
 }
 
-/// Holds a block of code: the words after its fence, and its text.
+/// A block of code: the words after its fence, and its text.
 struct Block {
     info: String,
     text: String,
@@ -70,7 +70,7 @@ fn the_code_of_every_page_is_tested() {
     assert_eq!(tested, pages());
 }
 
-/// A block without a language is one of Rust to rustdoc, and not to a reader.
+/// Rustdoc takes a block without a language for Rust, a reader does not.
 #[test]
 fn every_block_has_a_language_and_runs_if_it_is_rust() {
     let mut not_run = BTreeSet::new();
@@ -90,14 +90,14 @@ fn every_block_has_a_language_and_runs_if_it_is_rust() {
     assert_eq!(not_run.len(), NOT_RUN.len(), "a reason is of no use");
 }
 
-/// Returns the name by which a link reaches a heading, as mdBook and the view of a repository do.
+/// Returns the anchor of a heading, as in mdBook and in the view of a repository.
 fn anchor(heading: &str) -> String {
     let heading = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// That the files exist is checked with all documents.
+/// Another test checks all documents for links to missing files.
 #[test]
 fn links_to_headings_lead_to_headings_that_exist() {
     for page in pages() {

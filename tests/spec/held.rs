@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 
-/// What a process that was killed has left: its log.
+/// The log that a killed process has left, with its agent and tool.
 struct Killed {
     agent: GenericAgent,
     tool: TestTool,
@@ -10,7 +10,7 @@ struct Killed {
 }
 
 impl Killed {
-    /// A run whose call kills the process.
+    /// Returns a run whose call kills the process.
     async fn new() -> Self {
         let tool = TestTool::new("x").effect(Effect::ReadOnly).hangs();
         let replies = [calls(&["x"]), Script::text("Let me try once more.")];
@@ -34,8 +34,8 @@ impl Killed {
         (memory, handle, events)
     }
 
-    /// Opens the session in a process that continues it, and is killed. Returns whether the run
-    /// was continued.
+    /// Opens the session in a process that continues it, and is killed. Returns whether the run was
+    /// continued.
     async fn once_more(&mut self) -> bool {
         let before = self.tool.ran();
         let (memory, handle, _events) = self.open(true).await;
@@ -51,8 +51,8 @@ impl Killed {
     }
 }
 
-/// C397: A run that has lost two owners without coming further stays interrupted, whoever opens
-/// it. Its session says why, to readers of the list and to subscribers, and has nothing to do.
+/// C397: A run that has lost two owners without progress stays interrupted, whoever opens it. Its
+/// session reports the reason, in lists and to subscribers, and has nothing to do.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_ends_every_process_is_held_after_two() {
     let mut killed = Killed::new().await;
@@ -72,7 +72,7 @@ async fn a_run_that_ends_every_process_is_held_after_two() {
     assert!(why.starts_with("2 processes ended while they worked on this session"), "{why}");
 }
 
-/// C397: A process that opens the session without continuing its run says the same.
+/// C397: A process that opens the session without continuing its run reports the same.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_continues_nothing_says_why_too() {
     let mut killed = Killed::new().await;
@@ -83,8 +83,8 @@ async fn a_process_that_continues_nothing_says_why_too() {
     assert!(state.interrupted_run.is_some());
 }
 
-/// C398: A person continues a run that is held, for two more owners, or ends it, with an abort or
-/// with another request.
+/// C398: A person continues a held run, for two more owners, or ends it with an abort or another
+/// request.
 #[tokio::test(start_paused = true)]
 async fn a_person_continues_or_ends_what_is_held() {
     let mut killed = Killed::new().await;
@@ -110,7 +110,7 @@ async fn a_person_continues_or_ends_what_is_held() {
     assert_eq!((info.held, info.run), (None, None));
 }
 
-/// C398: To clear the queues decides nothing about what is held.
+/// C398: Clearing the queues decides nothing about held work.
 #[tokio::test(start_paused = true)]
 async fn clearing_the_queues_continues_nothing() {
     let mut killed = Killed::new().await;
@@ -123,9 +123,9 @@ async fn clearing_the_queues_continues_nothing() {
     assert_eq!(SessionInfo::of("s", &entries).held.map(|held| held.owners), Some(2));
 }
 
-/// C399: Only owners that were lost without progress count: not those before the run has come
-/// further, those that left in order, and those that have lived for a second. A message that is
-/// queued is no progress.
+/// C399: Only owners that were lost without progress count. Owners before the run's last progress,
+/// owners that left in order, and owners that lived for a second do not. A queued message is not
+/// progress.
 #[tokio::test(start_paused = true)]
 async fn only_owners_that_were_lost_without_progress_count() {
     let mut killed = Killed::new().await;
@@ -172,7 +172,7 @@ async fn only_owners_that_were_lost_without_progress_count() {
     assert!(!killed.once_more().await);
 }
 
-/// C346: A run whose owners live for longer than a second is not continued for ever either.
+/// C346: A run whose owners live for longer than a second is not continued forever either.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_slowly_ends_every_process_is_held_after_ten() {
     let mut killed = Killed::new().await;

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use crate::kit::*;
 
-/// C17: A hook receives each text part as it streams and may replace it; events and the message
+/// C17: A hook receives each text part as it streams and may replace it. Events and the message
 /// contain the replacement.
 #[tokio::test(start_paused = true)]
 async fn a_text_part_can_be_replaced_as_it_streams() {
@@ -18,8 +18,8 @@ async fn a_text_part_can_be_replaced_as_it_streams() {
     assert_eq!(events.iter().filter(|e| is_delta(&e.event)).count(), 2, "it still streams");
 }
 
-/// C17: Text that a hook holds is passed to it again, followed by the next part; what is held at
-/// the end of the block is shown.
+/// C17: Text that a hook holds is passed to it again, followed by the next part. Text held at the
+/// end of the block is shown.
 #[tokio::test(start_paused = true)]
 async fn held_text_is_passed_to_the_hook_with_the_next_part_and_shown_at_the_end() {
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -40,7 +40,7 @@ async fn held_text_is_passed_to_the_hook_with_the_next_part_and_shown_at_the_end
     assert_eq!(harness.transcript().await, ["U:go", "A:one two three/Stop"]);
 }
 
-/// Finds `<tool_call>{…}</tool_call>` in text, however it is split into parts.
+/// Finds `<tool_call>{…}</tool_call>` in text, for any split into parts.
 fn calls_in_text(part: TextPart<'_>) -> TextAction {
     const TAG: &str = "<tool_call>";
     let Some((before, rest)) = part.text.split_once(TAG) else {
@@ -55,7 +55,7 @@ fn calls_in_text(part: TextPart<'_>) -> TextAction {
     TextAction::Calls { text: format!("{before}{after}"), calls: vec![call] }
 }
 
-/// C17: A hook may replace text by tool calls, however many deltas the text has.
+/// C17: A hook may replace text by tool calls, regardless of the number of deltas.
 #[tokio::test(start_paused = true)]
 async fn text_can_become_a_tool_call_and_is_not_shown() {
     let text = r#"I look. <tool_call>{"name":"x","arguments":{"deep":{"er":[1]}}}</tool_call>"#;
@@ -88,7 +88,7 @@ fn before_end(verdict: fn(&str) -> BeforeEnd) -> impl FnOnce(AgentBuilder) -> Ag
 }
 
 /// C18: `Continue` continues the loop with a message, which is appended after the calls of the
-/// reply; `Default` leaves the decision to the pattern.
+/// reply. `Default` leaves the decision to the pattern.
 #[tokio::test(start_paused = true)]
 async fn a_hook_can_continue_the_loop_after_a_reply() {
     let verdict = |text: &str| {
@@ -108,7 +108,7 @@ async fn a_hook_can_continue_the_loop_after_a_reply() {
     harness.check().await;
 }
 
-/// C18: `End` ends the run: calls of the reply have the status "skipped", and queued messages stay
+/// C18: `End` ends the run. Calls of the reply have the status "skipped", and queued messages stay
 /// queued.
 #[tokio::test(start_paused = true)]
 async fn a_hook_can_end_the_run_after_a_reply() {
@@ -156,8 +156,8 @@ struct Pay {
     amount: u32,
 }
 
-/// C19: Arguments that `before_tool_call` rewrites are validated: coerced where that is safe, else
-/// an error result.
+/// C19: Arguments that `before_tool_call` rewrites are validated. They are coerced if that is safe.
+/// Otherwise the result is an error.
 #[tokio::test(start_paused = true)]
 async fn rewritten_arguments_are_validated() {
     let pay =
@@ -184,7 +184,7 @@ async fn rewritten_arguments_are_validated() {
     );
 }
 
-/// C19: A pending action shows the arguments that would run: those after the hooks.
+/// C19: A pending action shows the arguments that would run: after the hooks.
 #[tokio::test(start_paused = true)]
 async fn the_user_is_shown_the_arguments_after_the_hooks() {
     let ask = TestTool::new("ask").effect(Effect::AtMostOnce);
@@ -218,7 +218,7 @@ async fn the_hook_after_a_call_can_replace_all_of_its_result() {
     assert_eq!(result.details.as_deref(), Some(&json!({"secret": 1})));
 }
 
-/// C32: `transform_context` returns the conversation of a request; the history is not changed, and
+/// C32: `transform_context` returns the conversation of a request. The history is not changed, and
 /// its custom messages are not part of the request.
 #[tokio::test(start_paused = true)]
 async fn a_transformed_request_does_not_change_the_history() {
@@ -244,7 +244,7 @@ async fn a_transformed_request_does_not_change_the_history() {
     assert_eq!(harness.transcript().await, ["U:go", "C:note", "A:ok/Stop"]);
 }
 
-/// C41: a call of a tool that was not offered is an error result, though the agent has the tool.
+/// C41: a call of a tool that was not offered is an error result, although the agent has the tool.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_was_not_offered_does_not_run() {
     let hidden = TestTool::new("hidden");
@@ -259,7 +259,7 @@ async fn a_tool_that_was_not_offered_does_not_run() {
     assert_eq!(hidden.ran(), 0);
 }
 
-/// C41 C53: the offered tools are logged: a tool that was hidden does not run after a restart.
+/// C41 C53: the offered tools are logged, so a hidden tool does not run after a restart.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_was_not_offered_does_not_run_after_a_crash() {
     let hidden = TestTool::new("hidden");
@@ -293,8 +293,8 @@ async fn each_request_offers_the_tools_that_the_hook_chooses() {
 
 struct User(&'static str);
 
-/// C6: The host's values are readable by predicates, hooks and the pattern; those of an input take
-/// precedence over those of the session.
+/// C6: Predicates, hooks and the pattern can read the host's values. An input's values take
+/// precedence over the session's.
 #[tokio::test(start_paused = true)]
 async fn predicates_and_hooks_read_the_hosts_values() {
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -445,7 +445,7 @@ async fn the_first_layer_that_ends_the_run_decides_and_messages_of_others_are_no
     assert_eq!(harness.transcript().await, ["U:go", "A:1/Stop"]);
 }
 
-/// Collects the actions that are announced.
+/// A hook that collects the announced actions.
 #[derive(Clone, Default)]
 struct Announced(Arc<Mutex<Vec<String>>>);
 

@@ -1,5 +1,5 @@
-//! What a session does between two points at which it waits is one append. Nobody learns of it
-//! before it is written, and a failure of the append takes it back.
+//! Appends: a session writes everything between two waits in one append. Nobody learns of it before
+//! it is written, and a failed append takes it back.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use crate::kit::*;
 
-/// A memory whose appends are recorded, and fail once each where `fails` says so: `Some(true)` if
-/// the append takes place all the same.
+/// A memory that records its appends. An append fails if `fails` returns `Some`, and takes place
+/// nevertheless for `Some(true)`.
 struct Recorded<F> {
     log: InMemory,
     appends: Arc<Mutex<Vec<Vec<String>>>>,
@@ -55,7 +55,7 @@ async fn recorded(
     (Harness::with_memory(pattern, replies, options, InMemory::new(), wrap).await, appends)
 }
 
-/// Fails the first append that has this entry.
+/// Returns a `fails` for the first append with this entry.
 fn fails_at(wanted: &'static str, is_written: bool) -> impl FnMut(&[LogEntry]) -> Option<bool> {
     let mut has_failed = false;
     move |entries| {
@@ -65,7 +65,7 @@ fn fails_at(wanted: &'static str, is_written: bool) -> impl FnMut(&[LogEntry]) -
     }
 }
 
-/// C344: A request whose reply has two calls is six appends: four in a turn at most.
+/// C344: A request whose reply has two calls is six appends. A turn has at most four.
 #[tokio::test(start_paused = true)]
 async fn a_run_with_two_tools_is_six_appends() {
     let tools: fn(AgentBuilder) -> AgentBuilder =
@@ -86,8 +86,8 @@ async fn a_run_with_two_tools_is_six_appends() {
     harness.check().await;
 }
 
-/// C344: Calls that wait for approval, and the end of their run, are one append with the reply; and
-/// so are results that arrive at the same time.
+/// C344: Calls that wait for approval, and the end of their run, are one append with the reply.
+/// Results that arrive at the same time are one append too.
 #[tokio::test(start_paused = true)]
 async fn a_question_and_the_end_of_its_run_are_one_append() {
     let tools: fn(AgentBuilder) -> AgentBuilder = |agent| {
@@ -108,7 +108,7 @@ async fn a_question_and_the_end_of_its_run_are_one_append() {
     harness.check().await;
 }
 
-/// Does something of its own before it asks, and afterwards.
+/// A pattern that waits for a gate of its own before and after its request.
 struct Thinks {
     before: Gate,
     after: Gate,
@@ -125,8 +125,8 @@ impl BehaviorPattern for Thinks {
     }
 }
 
-/// C344: While a pattern waits for something of its own, what it has done is written, and its
-/// events are emitted; an input of this time is handled with the next method of the step.
+/// C344: While a pattern waits for its own work, its actions so far are written and their events
+/// emitted. An input of this time is handled with the next method of the step.
 #[tokio::test(start_paused = true)]
 async fn what_a_pattern_has_done_is_written_while_it_waits() {
     let (before, after) = (Gate::new(), Gate::new());
@@ -149,8 +149,8 @@ async fn what_a_pattern_has_done_is_written_while_it_waits() {
     harness.check().await;
 }
 
-/// C56: A failed append takes back all that it had, so the state stays equal to the log: wherever
-/// it fails, the run ends with an error, once, and what the user said is answered afterwards.
+/// C56: A failed append takes everything in it back, so the state stays equal to the log. Wherever
+/// it fails, the run ends with an error, once, and the user's messages are answered afterwards.
 #[tokio::test(start_paused = true)]
 async fn a_failed_append_is_taken_back() {
     let tools: fn(AgentBuilder) -> AgentBuilder =
@@ -180,7 +180,7 @@ async fn a_failed_append_is_taken_back() {
     }
 }
 
-/// C56: An append whose failure was reported although it was written is found in the log: nothing
+/// C56: An append whose failure was reported although it was written is found in the log. Nothing
 /// is written twice, and its events are emitted once.
 #[tokio::test(start_paused = true)]
 async fn an_append_whose_success_was_not_reported_is_found() {
@@ -204,7 +204,7 @@ async fn an_append_whose_success_was_not_reported_is_found() {
     }
 }
 
-/// C56: What is written while the pattern waits for something of its own can fail, too.
+/// C56: Writes while the pattern waits for its own work can fail, too.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_fails_while_the_pattern_waits_is_taken_back() {
     for (entry, messages) in [("run_started", 0), ("replied", 1)] {
@@ -229,8 +229,8 @@ async fn a_write_that_fails_while_the_pattern_waits_is_taken_back() {
     }
 }
 
-/// C56: A call that was prepared is forgotten with the reply that was taken back: a later call with
-/// the same id has its own arguments, and needs its own approval.
+/// C56: If a reply is taken back, its prepared calls are forgotten. A later call with the same id
+/// has its own arguments, and needs its own approval.
 #[tokio::test(start_paused = true)]
 async fn a_call_of_a_reply_that_was_taken_back_is_forgotten() {
     let tools: fn(AgentBuilder) -> AgentBuilder = |agent| {
@@ -264,8 +264,8 @@ async fn an_abort_that_could_not_be_written_is_refused() {
     harness.check().await;
 }
 
-/// C56: While the log cannot even be read, every input is refused with the reason; then the session
-/// continues.
+/// C56: While the log cannot even be read, every input is refused with the reason. Afterwards the
+/// session continues.
 #[tokio::test(start_paused = true)]
 async fn a_session_continues_when_its_log_is_readable() {
     let is_down = Arc::new(AtomicBool::new(false));

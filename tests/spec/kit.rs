@@ -1,4 +1,4 @@
-//! Helpers that the tests share, built on the public testing tools.
+//! Shared helpers of the tests, built on the public testing tools.
 
 pub(crate) use std::sync::Arc;
 pub(crate) use std::time::Duration;
@@ -14,7 +14,7 @@ pub(crate) use loopwright_patterns::PiPattern;
 pub(crate) use serde_json::json;
 pub(crate) use tokio::time::{Instant, sleep};
 
-/// An environment with the time of the paused clock, from 0.
+/// An environment with the time of the paused clock, which starts at 0.
 pub(crate) struct PausedClock(pub(crate) Instant);
 
 impl Environment for PausedClock {
@@ -31,7 +31,7 @@ pub(crate) const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// Returns a reply with calls of these tools, with the ids a, b, c… and no arguments.
+/// Returns a reply with calls of these tools, without arguments and with the ids a, b, c…
 pub(crate) fn calls(names: &[&str]) -> Script {
     let ids = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
     Script::calls(ids.into_iter().zip(names).map(|(id, name)| (id, *name, json!({}))))
@@ -134,7 +134,7 @@ pub(crate) fn check_emitted(harness: &mut Harness) {
 
 type Step<'a> = futures::future::BoxFuture<'a, Result<StepEnd, StepError>>;
 
-/// Implements a pattern with a closure.
+/// A pattern that calls a closure.
 #[derive(Clone)]
 pub(crate) struct Does<F>(F);
 

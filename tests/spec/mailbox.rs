@@ -1,6 +1,6 @@
 //! The durable mailbox: inputs that other processes post to a session.
 //!
-//! The rules are those that a model checker found necessary; each test fails without its rule.
+//! A model checker found the rules necessary. Each test fails without its rule.
 
 mod deadlines;
 mod held;
@@ -54,8 +54,8 @@ async fn until(events: &mut EventStream, stop: impl Fn(&AgentEvent) -> bool) {
     panic!("the event did not come");
 }
 
-/// C212: what was posted while nobody had the session open is handled when it is opened, in the
-/// order of posting, and each input has a receipt.
+/// C212: inputs posted while nobody had opened the session are handled at the next opening, in the
+/// order of posting. Each input has a receipt.
 #[tokio::test(start_paused = true)]
 async fn an_opening_takes_what_was_posted_in_the_order_of_posting() {
     let shared = SharedSession::opened();
@@ -70,8 +70,8 @@ async fn an_opening_takes_what_was_posted_in_the_order_of_posting() {
     end(handle, events).await;
 }
 
-/// C212: the log comes first, then the receipt. An input that could not be logged has none, and the
-/// next owner takes it.
+/// C212: the log comes first, then the receipt. An input that could not be logged has no receipt,
+/// and the next owner takes it.
 #[tokio::test(start_paused = true)]
 async fn the_append_comes_before_the_receipt() {
     let shared = SharedSession::opened();
@@ -90,7 +90,7 @@ async fn the_append_comes_before_the_receipt() {
 }
 
 /// C212: an owner that was killed, or lost the session, between the append and the receipt has
-/// delivered the input: its id is accepted, and nothing is appended for it.
+/// delivered the input. Its id is accepted, and nothing is appended for it.
 #[tokio::test(start_paused = true)]
 async fn an_id_that_the_log_has_is_accepted_and_appends_nothing() {
     let shared = SharedSession::opened();
@@ -108,7 +108,7 @@ async fn an_id_that_the_log_has_is_accepted_and_appends_nothing() {
     end(handle, events).await;
 }
 
-/// C213: an owner that was replaced writes no refusal, and its own client is told so.
+/// C213: an owner that was replaced writes no refusal, and its own client learns of the loss.
 #[tokio::test(start_paused = true)]
 async fn a_replaced_owner_refuses_nothing() {
     for is_posted in [false, true] {
@@ -129,8 +129,8 @@ async fn a_replaced_owner_refuses_nothing() {
     }
 }
 
-/// C213: an id has one answer. A refusal of an input that was sent to the owner directly is
-/// recorded, and a direct input is given the answer that its id has.
+/// C213: an id has one answer. A refusal of an input that was sent directly to the owner is
+/// recorded, and a direct input gets the recorded answer of its id.
 #[tokio::test(start_paused = true)]
 async fn direct_and_posted_inputs_of_one_id_have_one_answer() {
     let shared = SharedSession::opened();
@@ -169,7 +169,7 @@ async fn a_posted_input_and_its_direct_copy_are_one() {
     handle.wait_for_idle().await;
     assert_eq!((shared.inputs(), shared.receipts()), (vec!["i".to_owned()], vec![ACCEPTED]));
 
-    // The copy gets the refusal, although a message that comes between them would change that.
+    // The copy gets the refusal, although a message between them would change that.
     shared.post(PostedInput::new("c", InputEvent::Continue(None)).unwrap());
     shared.post(steer("s", "two"));
     let copy = handle.send_as("c", InputEvent::Continue(None)).await;
@@ -178,7 +178,7 @@ async fn a_posted_input_and_its_direct_copy_are_one() {
     end(handle, events).await;
 }
 
-/// C214: the mailbox is read before an input that the owner's own client sends.
+/// C214: the mailbox is read before an input of the owner's own client.
 #[tokio::test(start_paused = true)]
 async fn what_was_posted_comes_before_a_direct_input() {
     let shared = SharedSession::opened();
@@ -196,8 +196,7 @@ async fn what_was_posted_comes_before_a_direct_input() {
     end(handle, events).await;
 }
 
-/// C214: an owner does not leave before it has read its mailbox: the hint can be
-/// lost.
+/// C214: an owner reads its mailbox before it leaves, because the hint can be lost.
 #[tokio::test(start_paused = true)]
 async fn an_owner_takes_what_was_posted_before_it_leaves() {
     let shared = SharedSession::opened();
@@ -211,8 +210,8 @@ async fn an_owner_takes_what_was_posted_before_it_leaves() {
     assert_eq!(shared.entries().iter().filter(ended).count(), 2, "and it was answered");
 }
 
-/// C214: an owner that is idle takes what is posted, and so does one whose model or tool works,
-/// also when no handle is left: an abort does not wait for the end of the run.
+/// C214: an owner takes posted inputs while it is idle and while its model or tool works, even
+/// without any handle. An abort does not wait for the end of the run.
 #[tokio::test(start_paused = true)]
 async fn an_owner_learns_of_posted_inputs_while_idle_and_during_a_run() {
     let shared = SharedSession::opened();
@@ -237,8 +236,7 @@ async fn an_owner_learns_of_posted_inputs_while_idle_and_during_a_run() {
     assert_eq!(shared.receipts(), [ACCEPTED, refused(InputError::Busy), ACCEPTED]);
 }
 
-/// C214: a steer that was posted before a run has ended is answered, though the owner has no hint
-/// of it before.
+/// C214: a steer posted before the end of a run is answered, even if the owner got no hint of it.
 #[tokio::test(start_paused = true)]
 async fn a_steer_that_was_posted_during_a_run_is_answered() {
     let shared = SharedSession::opened();
@@ -255,7 +253,7 @@ async fn a_steer_that_was_posted_during_a_run_is_answered() {
     end(handle, events).await;
 }
 
-/// C212: a mailbox that cannot be read for a moment is read again.
+/// C212: a mailbox that temporarily cannot be read is read again.
 #[tokio::test(start_paused = true)]
 async fn a_failed_read_is_repeated() {
     let shared = SharedSession::opened();
@@ -267,7 +265,7 @@ async fn a_failed_read_is_repeated() {
     end(handle, events).await;
 }
 
-/// C212: a receipt that is being written does not keep the session from writing another one, though
+/// C212: a receipt that is being written does not keep the session from writing another, although
 /// the memory writes one at a time.
 #[tokio::test(start_paused = true)]
 async fn receipts_do_not_wait_for_each_other() {
@@ -284,7 +282,7 @@ async fn receipts_do_not_wait_for_each_other() {
     assert_eq!(shared.receipts(), [ACCEPTED]);
 }
 
-/// C215: an abort that is posted names its run, and stops no other one. What can stop another run
+/// C215: a posted abort names its run, and stops no other run. Inputs that could stop another run
 /// cannot be posted at all.
 #[tokio::test(start_paused = true)]
 async fn a_posted_abort_stops_the_run_that_it_names() {
@@ -319,8 +317,8 @@ async fn until_receipt(shared: &SharedSession, id: &str) {
     }
 }
 
-/// C215: what a handle can send can be posted, and is refused for the same reasons: requests with
-/// an output schema, decisions, continuations, and the withdrawal of queued messages.
+/// C215: inputs of a handle can be posted, and are refused for the same reasons: requests with an
+/// output schema, decisions, continuations, and the withdrawal of queued messages.
 #[tokio::test(start_paused = true)]
 async fn posted_inputs_do_what_direct_ones_do() {
     let shared = SharedSession::opened();
@@ -366,8 +364,8 @@ async fn posted_inputs_do_what_direct_ones_do() {
     end(handle, events).await;
 }
 
-/// C216: the principal of a posted request is that of its run, and is in the log: a call that is
-/// decided later, in a process that was not told, has it too.
+/// C216: the principal of a posted request is its run's principal, and is in the log. A call that
+/// is decided later, in another process, has it too.
 #[tokio::test(start_paused = true)]
 async fn the_principal_of_a_request_is_durable() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -408,8 +406,8 @@ async fn the_principal_of_a_request_is_durable() {
     end(handle, events).await;
 }
 
-/// C217: a store without mailboxes says so, and nothing else changes. The session of a sub-agent
-/// takes inputs through its root only.
+/// C217: a store without mailboxes reports that, and nothing else changes. The session of a
+/// sub-agent takes inputs only through its root.
 #[tokio::test(start_paused = true)]
 async fn a_mailbox_is_optional_and_belongs_to_roots() {
     struct NoMailboxes(InMemoryStore);
@@ -445,7 +443,7 @@ async fn a_mailbox_is_optional_and_belongs_to_roots() {
     assert!(matches!(posted, Err(MemoryError::SubAgent { .. })), "{posted:?}");
 }
 
-/// C217: a mailbox that nobody reads does not grow without end.
+/// C217: a mailbox that nobody reads does not grow without limit.
 #[tokio::test(start_paused = true)]
 async fn a_full_mailbox_refuses_more() {
     let store = InMemoryStore::new();

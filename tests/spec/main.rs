@@ -1,6 +1,6 @@
-//! The specification: one module a subject, one test a sentence of the design.
+//! The specification: one module per subject, one test per sentence of the design.
 //!
-//! Tests name the claims of `docs/SPEC.md` that they show (`C12`) in their doc comments.
+//! The doc comments of tests name the claims of `docs/SPEC.md` that they show (`C12`).
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What happens when another process takes over a session.
+//! Sessions that another process takes over.
 
 use std::sync::Mutex;
 
@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::kit::*;
 
-/// Opens the session of the harness once more, as another process does.
+/// Opens the session of the harness once more, like another process.
 async fn take_over(harness: &Harness) -> (AgentHandle, EventStream) {
     let cx = RunContext::new().session("s").memory(harness.memory.clone());
     harness.agent.run(cx).await.unwrap()
@@ -19,8 +19,8 @@ fn is_loss(error: &InputError) -> bool {
     }
 }
 
-/// C54: the owner that was replaced in the middle of a run ends it without `agent_end`: the run
-/// belongs to the other owner.
+/// C54: an owner that was replaced in the middle of a run ends it without `agent_end`, because the
+/// run belongs to the other owner.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_was_taken_over_ends_quietly() {
     let tool = TestTool::new("x").hangs();
@@ -50,8 +50,8 @@ async fn a_run_that_was_taken_over_ends_quietly() {
     assert_eq!(tool.ran(), 0, "the start of the call could not be written");
 }
 
-/// No input is refused because of a state that is out of date. Here the refusals of an idle
-/// session, each by an owner that has been replaced.
+/// No input is refused because of outdated state. This tests the refusals of an idle session, each
+/// by an owner that has been replaced.
 #[tokio::test(start_paused = true)]
 async fn a_replaced_owner_refuses_nothing() {
     let harness = || pi([Script::text("one")], &[]);
@@ -89,7 +89,7 @@ async fn a_replaced_owner_is_not_busy() {
     assert!(is_loss(&answer), "{answer:?}");
 }
 
-/// A memory that can say that it is no longer the owner, and counts how often it was closed.
+/// A memory that can report the loss of its ownership, and records its appends and closings.
 #[derive(Clone, Default)]
 struct Watched {
     inner: InMemory,
@@ -126,8 +126,8 @@ impl Memory for Watched {
     }
 }
 
-/// A memory that says at once that it is lost ends the session without another append, also while
-/// it waits: for a model, for a tool, for input.
+/// A memory that reports its loss at once ends the session without another append, also while it
+/// waits for a model, for a tool, or for input.
 #[tokio::test(start_paused = true)]
 async fn a_loss_ends_what_waits() {
     let tool = TestTool::new("x").hangs();

@@ -1,4 +1,4 @@
-//! What is published: the metadata and the files of each package, and the Rust version of all
+//! The published packages: the metadata and the files of each, and the Rust version of all
 //! dependencies.
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Runs Cargo offline in the checkout and returns what it prints.
+/// Runs Cargo offline in the checkout. Returns its output.
 fn cargo(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO"))
         .args(arguments)
@@ -30,7 +30,7 @@ fn metadata(arguments: &[&str]) -> Value {
     serde_json::from_str(&cargo(&[&command, arguments].concat())).unwrap()
 }
 
-/// Returns the packages of the workspace that are published.
+/// Returns the published packages of the workspace.
 fn published() -> Vec<Value> {
     let metadata = metadata(&["--no-deps"]);
     let packages = metadata["packages"].as_array().unwrap();
@@ -44,7 +44,7 @@ fn name(package: &Value) -> &str {
     package["name"].as_str().unwrap()
 }
 
-/// Compares Rust versions such as `1.85` and `1.85.1`.
+/// Parses Rust versions such as `1.85` and `1.85.1` for comparison.
 fn version(text: &str) -> Vec<u32> {
     let mut parts: Vec<u32> = text.split('.').map(|part| part.parse().unwrap()).collect();
     parts.resize(3, 0);
@@ -88,7 +88,7 @@ fn every_package_describes_itself() {
     }
 }
 
-/// The features that docs.rs enables exist, and the packages with features show them as badges.
+/// The features that docs.rs enables exist, and packages with features show them as badges.
 #[test]
 fn the_documentation_has_every_feature_that_docs_rs_can_build() {
     for package in published() {
@@ -133,7 +133,7 @@ fn every_package_has_its_licences_and_nothing_needless() {
     }
 }
 
-/// Files that are compiled into a crate are in its package, such as the page of the server.
+/// Files that are compiled into a crate are in its package, such as the server's page.
 #[test]
 fn every_package_has_the_files_that_its_source_includes() {
     for package in published() {
@@ -176,8 +176,8 @@ fn development_dependencies_on_the_workspace_have_no_version() {
     }
 }
 
-/// No dependency, on this platform, needs a newer compiler than `rust-version`, which is the one
-/// that the tests run with.
+/// No dependency, on this platform, needs a newer compiler than `rust-version`, the compiler of the
+/// tests.
 #[test]
 fn no_dependency_needs_a_newer_compiler() {
     let host = cargo_host();

@@ -1,4 +1,4 @@
-//! The calls that a pattern makes itself, and its questions to the user.
+//! Calls that a pattern makes itself, and its questions to the user.
 
 use crate::kit::*;
 
@@ -6,7 +6,7 @@ fn input(answer: impl Into<serde_json::Value>) -> Decision {
     Decision::Provide(Provided::Input(answer.into()))
 }
 
-/// Searches, then asks the model; emits the status and the text of the result.
+/// Searches, then asks the model. Emits the status and the text of the result.
 async fn search_first(step: &mut StepContext<'_>, call: Call) -> Result<StepEnd, StepError> {
     step.take_input().await?;
     let Some(result) = step.call(call).await? else {
@@ -34,8 +34,8 @@ fn found(harness: &mut Harness) -> Vec<String> {
     found.collect()
 }
 
-/// C140: A pattern's call is in the conversation with its result, in the turn of the next request,
-/// and its events are those of any call.
+/// C140: A pattern's call is in the conversation with its result, in the turn of the next request.
+/// It has the same events as any call.
 #[tokio::test(start_paused = true)]
 async fn a_call_of_the_pattern_is_a_call_like_any_other() {
     let tool = TestTool::new("search").answers("3 hits");
@@ -53,7 +53,7 @@ async fn a_call_of_the_pattern_is_a_call_like_any_other() {
     harness.check().await;
 }
 
-/// C140: What is hidden is in the history and in no request.
+/// C140: A hidden call is in the history and in no request.
 #[tokio::test(start_paused = true)]
 async fn a_hidden_call_is_in_no_request() {
     let tool = TestTool::new("search").answers("3 hits");
@@ -88,8 +88,8 @@ async fn a_call_with_a_key_is_made_once_whatever_crashes() {
     }
 }
 
-/// C140: A key names a call within the request of the user: the next request makes it again. Two
-/// calls of a request cannot share one.
+/// C140: A key names a call within the user's request, so the next request makes it again. Two
+/// calls of a request cannot share a key.
 #[tokio::test(start_paused = true)]
 async fn keys_are_those_of_the_request() {
     let tool = TestTool::new("search").answers("3 hits");
@@ -118,7 +118,7 @@ async fn keys_are_those_of_the_request() {
     assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Done);
 }
 
-/// C140: Calls are made at the same time, and their results are in the order of the calls.
+/// C140: Calls are made at the same time. Their results are in the order of the calls.
 #[tokio::test(start_paused = true)]
 async fn several_calls_are_one_batch() {
     let slow = |name: &str, time| TestTool::new(name).takes(ms(time));
@@ -146,7 +146,7 @@ async fn several_calls_are_one_batch() {
     harness.check().await;
 }
 
-/// C141: A pattern's call waits for its approval, in another process if need be, and its result is
+/// C141: A pattern's call waits for its approval, in another process if necessary. Its result is
 /// then returned.
 #[tokio::test(start_paused = true)]
 async fn a_call_of_the_pattern_can_wait_for_approval() {
@@ -168,8 +168,8 @@ async fn a_call_of_the_pattern_can_wait_for_approval() {
     }
 }
 
-/// C141: A steer instead of a decision is told by the status; one that was queued before the call
-/// was made does not skip it.
+/// C141: The status reports a steer instead of a decision. A steer that was queued before the call
+/// does not skip it.
 #[tokio::test(start_paused = true)]
 async fn a_steer_replaces_the_decision_on_a_pattern_s_call() {
     let pay = TestTool::new("search").answers("paid").effect(Effect::AtMostOnce);
@@ -189,7 +189,7 @@ async fn a_steer_replaces_the_decision_on_a_pattern_s_call() {
     assert_eq!(found(&mut harness), ["Ok 3 hits"]);
 }
 
-/// C141: Arguments that do not fit, a tool that is missing, and one that fails are results.
+/// C141: Invalid arguments, a missing tool and a failing tool lead to results.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_cannot_run_has_a_result_that_says_why() {
     for (call, expected) in [
@@ -207,7 +207,7 @@ async fn a_call_that_cannot_run_has_a_result_that_says_why() {
     }
 }
 
-/// Asks which colour, and emits how the question stands.
+/// Asks for a colour, and emits the state of the question.
 async fn paint(step: &mut StepContext<'_>, question: Question) -> Result<StepEnd, StepError> {
     step.take_input().await?;
     match step.question("colour", question).await? {
@@ -234,8 +234,8 @@ async fn painter(question: Question) -> Harness {
     harness
 }
 
-/// C142: A question is a pending action, which any process can answer; the pattern then gets the
-/// answer, and the model sees neither unless the question is shown.
+/// C142: A question is a pending action, which any process can answer. The pattern then gets the
+/// answer. The model sees neither unless the question is shown.
 #[tokio::test(start_paused = true)]
 async fn a_question_waits_for_its_answer() {
     for shown in [false, true] {
@@ -253,8 +253,8 @@ async fn a_question_waits_for_its_answer() {
     }
 }
 
-/// C142: An answer that does not fit the question, or that comes after another one, is refused, and
-/// the question waits as before.
+/// C142: An answer that does not match the question, or that follows another answer, is refused.
+/// The question waits as before.
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_checked_before_it_is_accepted() {
     let mut harness = painter(colour()).await;
@@ -278,8 +278,7 @@ async fn an_answer_is_checked_before_it_is_accepted() {
     assert_eq!(answer("blue").await, Err(InputError::NotPending(action.call.clone())));
 }
 
-/// C142: Wherever a crash cuts the log, the question is asked once, and an answer that was accepted
-/// is used.
+/// C142: Wherever a crash cuts the log, the question is asked once, and an accepted answer is used.
 #[tokio::test(start_paused = true)]
 async fn a_question_is_asked_once_whatever_crashes() {
     let harness = painter(colour()).await;
@@ -307,7 +306,7 @@ async fn a_question_is_asked_once_whatever_crashes() {
 }
 
 /// C143: The user can decline to answer. A steer instead of an answer supersedes the question, and
-/// the pattern goes on with the same request.
+/// the pattern continues with the same request.
 #[tokio::test(start_paused = true)]
 async fn a_question_can_be_declined_or_superseded() {
     let mut harness = painter(colour()).await;
@@ -324,7 +323,7 @@ async fn a_question_can_be_declined_or_superseded() {
     harness.check().await;
 }
 
-/// C143: The next request, and a request after an abort, ask anew; the answer to the last question
+/// C143: The next request, and a request after an abort, ask anew. The answer to the last question
 /// answers no other one.
 #[tokio::test(start_paused = true)]
 async fn a_new_request_and_an_abort_withdraw_the_question() {
@@ -343,13 +342,13 @@ async fn a_new_request_and_an_abort_withdraw_the_question() {
     let late = harness.handle.resolve(&*new.call, new.digest.clone(), input("red")).await;
     assert_eq!(late, Err(InputError::NotPending(new.call)));
     assert_eq!(found(&mut harness).len(), 0);
-    // Continued, the request asks again, since its question was withdrawn.
+    // When the request is continued, it asks again, because its question was withdrawn.
     assert_eq!(harness.handle.continue_run().await.unwrap().end, RunStatus::AwaitingAction);
     harness.check().await;
 }
 
-/// C143: A decision that arrives after the message that replaces it is refused, even before the
-/// question is closed: an answer that is accepted is used.
+/// C143: A decision that arrives after a message that replaces it is refused, even before the
+/// question is closed, because an accepted answer is always used.
 #[tokio::test(start_paused = true)]
 async fn an_answer_after_the_message_that_supersedes_it_is_refused() {
     let wrap = |memory| Arc::new(FaultyMemory::new(memory).slow(ms(10))) as Arc<dyn Memory>;

@@ -1,10 +1,10 @@
-//! How the built-in patterns differ.
+//! Differences between the built-in patterns.
 
 use loopwright_patterns::{GenericPattern, PiPattern};
 
 use crate::kit::*;
 
-/// Runs a pattern through two rounds of tools. During the first, two follow-ups and a steer arrive.
+/// Runs a pattern through two rounds of tools. Two follow-ups and a steer arrive during the first.
 async fn transcript(pattern: impl BehaviorPattern + 'static) -> Vec<String> {
     let tool = TestTool::new("x").takes(ms(100));
     let replies =

@@ -1,4 +1,4 @@
-//! Principals: who a session works for, as hooks and tools see it.
+//! Principals: the users that a session works for, as hooks and tools see them.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,8 @@ use crate::kit::*;
 
 type Seen = Arc<Mutex<Vec<String>>>;
 
-/// Records who each request to the model is for, and which message of the user it answers.
+/// A hook that records the principal of each request to the model, and the user message that it
+/// answers.
 struct Recorder(Seen);
 
 #[async_trait]
@@ -45,8 +46,8 @@ async fn approve(handle: &AgentHandle) {
     handle.wait_for_idle().await;
 }
 
-/// C173: hooks and tools see the principal of the request, which takes precedence over that of the
-/// session, and hooks see the request, also when a decision has resumed it.
+/// C173: hooks and tools see the principal of the request, which takes precedence over the
+/// session's. Hooks also see the request, even after a decision has resumed it.
 #[tokio::test(start_paused = true)]
 async fn hooks_and_tools_see_the_principal_and_hooks_the_request() {
     let seen = Seen::default();
@@ -63,8 +64,7 @@ async fn hooks_and_tools_see_the_principal_and_hooks_the_request() {
     assert_eq!(*seen.lock().unwrap(), ["ann: Who am I?", "ann: Who am I?", "host: And now?"]);
 }
 
-/// C173: a call that is approved after a restart has the principal of its request, which the log
-/// has.
+/// C173: a call that is approved after a restart has the principal of its request, from the log.
 #[tokio::test(start_paused = true)]
 async fn after_a_restart_the_principal_of_the_request_is_that_of_the_log() {
     let seen = Seen::default();
@@ -84,8 +84,8 @@ async fn after_a_restart_the_principal_of_the_request_is_that_of_the_log() {
     assert_eq!(*seen.lock().unwrap(), ["ann: Who am I?", "ann: Who am I?"]);
 }
 
-/// C226: a session belongs to the principal that it was created for, whoever opens it later, and
-/// its forks belong to the same one.
+/// C226: a session belongs to the principal that it was created for, whoever opens it later. So do
+/// its forks.
 #[tokio::test(start_paused = true)]
 async fn a_session_belongs_to_who_created_it() {
     let store = InMemoryStore::new();

@@ -6,7 +6,7 @@ use loopwright_providers::Recorded;
 
 use crate::kit::*;
 
-/// Runs a session and returns the types of its events and its outcome.
+/// Runs a session. Returns the types of its events and its outcome.
 async fn session(model: impl ChatModel + 'static) -> (Vec<String>, RunOutcome) {
     let tool = TestTool::new("look").effect(Effect::ReadOnly).answers("21 °C");
     let agent = GenericAgent::builder(model, PiPattern)

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use crate::kit::*;
 
-/// C4 C5: After a decision the engine closes the open batch; the pattern is then called from its
+/// C4 C5: After a decision, the engine closes the open batch. The pattern is then called from its
 /// start, and the input is not taken a second time.
 #[tokio::test(start_paused = true)]
 async fn the_batch_is_closed_before_the_pattern_is_reentered() {
@@ -29,7 +29,7 @@ async fn the_batch_is_closed_before_the_pattern_is_reentered() {
 }
 
 /// C7: If all results of a batch ask for the end, a run that a crash interrupted before its end
-/// sends no further request either, and the pattern sees the outcome of the batch.
+/// sends no further request either. The pattern sees the outcome of the batch.
 #[tokio::test(start_paused = true)]
 async fn results_that_ask_for_the_end_end_the_run_after_a_crash() {
     let outcomes = Arc::new(Mutex::new(Vec::new()));
@@ -63,7 +63,7 @@ async fn results_that_ask_for_the_end_end_the_run_after_a_crash() {
     harness.check().await;
 }
 
-/// C5: An input is put into the conversation once, however often `take_input` is called.
+/// C5: An input is added to the conversation once, however often `take_input` is called.
 #[tokio::test(start_paused = true)]
 async fn an_input_is_taken_once() {
     let greedy = does(|step| {
@@ -79,8 +79,8 @@ async fn an_input_is_taken_once() {
     assert_eq!(harness.transcript().await, ["U:go", "A:ok/Stop"]);
 }
 
-/// C4: A conversation that ends with a complete reply gives that reply back: after a crash it is
-/// not asked for again.
+/// C4: A conversation that ends with a complete reply returns that reply. After a crash it is not
+/// requested again.
 #[tokio::test(start_paused = true)]
 async fn a_complete_reply_is_returned_without_a_request() {
     let harness = pi([Script::text("ok")], &[]).await;
@@ -96,7 +96,7 @@ async fn a_complete_reply_is_returned_without_a_request() {
     assert_eq!(harness.transcript().await, ["U:go", "A:ok/Stop"]);
 }
 
-/// C8: A request shares its messages with the session; nothing is copied.
+/// C8: A request shares its messages with the session, without copies.
 #[tokio::test(start_paused = true)]
 async fn a_request_shares_the_history() {
     let harness = pi([calls(&["x"]), Script::text("ok")], &[TestTool::new("x")]).await;
@@ -112,7 +112,7 @@ async fn a_request_shares_the_history() {
 }
 
 /// C70: The scripted model refuses a malformed request: an orphan result, an orphan call, nothing
-/// to answer, nothing at all.
+/// to answer, no messages.
 #[tokio::test(start_paused = true)]
 async fn the_scripted_model_refuses_a_malformed_request() {
     let result = || MessageKind::from(ToolResult::new("a", "x", ResultStatus::Ok, vec![]));
@@ -168,8 +168,8 @@ async fn a_run_that_failed_in_a_detached_request_continues() {
     harness.check().await;
 }
 
-/// C141: A call that a pattern makes after a steer has superseded its question is not superseded by
-/// that steer, also if a crash comes before the call; and the turns of both runs nest.
+/// C141: If a steer supersedes a question, a later call of the pattern is not superseded by that
+/// steer, even if a crash comes before the call. The turns of both runs nest.
 #[tokio::test(start_paused = true)]
 async fn a_call_after_a_superseded_question_runs() {
     let pattern = || {

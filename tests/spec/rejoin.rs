@@ -1,4 +1,4 @@
-//! Subscribers that join late or rejoin: they see what a subscriber sees that was always connected.
+//! Late and rejoining subscribers. They see the same as a subscriber that was always connected.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ impl Screen {
         }
     }
 
-    /// Joins over a new connection: the outputs of running tools are sent once more.
+    /// Joins over a new connection. The outputs of running tools are sent once more.
     async fn rejoin(&mut self, handle: &AgentHandle, memory: &InMemory) -> EventStream {
         let (items, events) = handle.join().await.unwrap();
         self.outputs.clear();
@@ -64,8 +64,8 @@ impl Screen {
     }
 }
 
-/// Opens a session with a reply that streams text and calls a tool that sends updates, and with one
-/// that is withdrawn once.
+/// Opens a session with two replies. The first streams text and calls a tool that sends updates.
+/// The second is withdrawn once.
 async fn harness() -> Harness {
     let first = Script::new().stream((0..4).map(|i| format!("w{i} ")), ms(1)).call("a", "x", "{}");
     let second =
@@ -74,7 +74,7 @@ async fn harness() -> Harness {
 }
 
 /// C100: a subscriber that is disconnected after any event and rejoins ends in the same state as
-/// the others; no part of the current stream is lost or doubled.
+/// the others. No part of the current stream is lost or doubled.
 #[tokio::test(start_paused = true)]
 async fn a_subscriber_that_rejoins_after_any_event_ends_with_the_same_screen() {
     let mut whole = Screen::default();
@@ -136,8 +136,8 @@ async fn a_late_subscriber_gets_the_current_stream_from_its_start() {
     assert_eq!(text, "0;1;2;");
 }
 
-/// C101: for a subscriber that a crash disconnected within a reply, the reply is withdrawn when it
-/// rejoins, however late; for one that has received later events it is not.
+/// C101: if a crash disconnected a subscriber within a reply, the reply is withdrawn when it
+/// rejoins, however late. A subscriber that has received later events gets no withdrawal.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_a_crash_cut_off_is_withdrawn_for_its_subscribers() {
     let mut harness = pi([slow(5, ms(1)), Script::text("ok"), Script::text("more")], &[]).await;
@@ -168,7 +168,7 @@ async fn a_reply_that_a_crash_cut_off_is_withdrawn_for_its_subscribers() {
     );
 }
 
-/// C101: after any number, the rest of the numbered events follows as it was emitted.
+/// C101: after any number, the remaining numbered events follow as they were emitted.
 #[tokio::test(start_paused = true)]
 async fn after_any_number_the_rest_follows() {
     let mut harness = harness().await;
@@ -188,7 +188,7 @@ async fn after_any_number_the_rest_follows() {
     }
 }
 
-/// What a log says is the same whichever events a reader has missed.
+/// The events of a log are the same whichever events a reader has missed.
 #[tokio::test(start_paused = true)]
 async fn a_log_that_is_resumed_says_what_the_log_says() {
     let mut harness = harness().await;

@@ -1,4 +1,4 @@
-//! Replays of a session's log: it is followed exactly, and the first difference is reported.
+//! Replays of a session's log. It is followed exactly, and the first difference is reported.
 
 mod compactions;
 mod newer;
@@ -254,8 +254,8 @@ async fn several_processes() {
     }
 }
 
-/// C90: a request that differs, is not in the log or is not sent is reported; if all requests are
-/// equal, an entry that differs.
+/// C90: a request that differs, is not in the log or is not sent is reported. If all requests are
+/// equal, a differing entry is reported.
 #[tokio::test(start_paused = true)]
 async fn the_first_request_that_differs_is_reported() {
     let tools = [TestTool::new("x"), TestTool::new("y")];
@@ -332,7 +332,7 @@ async fn the_first_request_that_differs_is_reported() {
     assert!(found.to_string().contains("call_started"), "{found}");
 }
 
-/// C90: the error names the missing model or tool if an agent does not use those of the replay.
+/// C90: if an agent does not use the replay's models and tools, the error names the missing one.
 #[tokio::test(start_paused = true)]
 async fn an_agent_with_another_model_or_other_tools_is_reported() {
     let harness = pi([calls(&["x"]), Script::text("one")], &[TestTool::new("x")]).await;
@@ -353,8 +353,8 @@ async fn an_agent_with_another_model_or_other_tools_is_reported() {
     replay.run(&agent).await.unwrap();
 }
 
-/// C89: a log as text has one entry per line and optionally a header; the error names a line that
-/// is no entry.
+/// C89: a log as text has one entry per line and optionally a header. The error names an invalid
+/// line.
 #[test]
 fn a_log_is_read_from_text() {
     let opened = "{\"type\":\"opened\",\"epoch\":1}";
@@ -363,7 +363,7 @@ fn a_log_is_read_from_text() {
     assert!(wrong.starts_with("line 3 is not an entry of a session's log: "), "{wrong}");
 }
 
-/// C89: The calls and questions of a pattern are followed like those of a model.
+/// C89: A pattern's calls and questions are followed like a model's.
 #[tokio::test(start_paused = true)]
 async fn calls_and_questions_of_the_pattern() {
     #[derive(Clone)]

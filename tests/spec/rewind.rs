@@ -1,12 +1,12 @@
-//! Patterns return to an earlier point of the conversation.
+//! Patterns that return to an earlier point of the conversation.
 
 use loopwright_core::testing::{CrashReport, Replay, Scenario, crash_at_every_append};
 use loopwright_patterns::conformance;
 
 use crate::kit::*;
 
-/// Tries as many branches from where the conversation stood when the request came, each without
-/// those before it, and ends with the last.
+/// A pattern that tries several branches from the state of the conversation when the request came.
+/// Each branch starts without the earlier ones, and the last one is the result.
 #[derive(Clone)]
 struct Branches(u32);
 
@@ -54,8 +54,8 @@ fn rewinds(entries: &[LogEntry]) -> usize {
     entries.iter().filter(|entry| matches!(entry, LogEntry::Rewound { .. })).count()
 }
 
-/// C166: Requests after a rewind contain nothing of what it removed: no reply, call or result. The
-/// history and the events keep it, and the outcome is that of what is left.
+/// C166: Requests after a rewind contain no reply, call or result that it removed. The history and
+/// the events keep them. The outcome comes from the rest.
 #[tokio::test(start_paused = true)]
 async fn a_rewind_removes_messages_from_requests_and_from_nowhere_else() {
     let replies = [calls(&["read"]), Script::text("one"), Script::text("two")];
@@ -74,8 +74,8 @@ async fn a_rewind_removes_messages_from_requests_and_from_nowhere_else() {
     assert_eq!(context(&harness), ["go", "two"]);
 }
 
-/// C166: The rewind is in one append with the value that says that it happened, and is written only
-/// if there is something to remove.
+/// C166: The rewind is in one append with the value that records it. It is only written if there is
+/// something to remove.
 #[tokio::test(start_paused = true)]
 async fn a_rewind_that_removes_nothing_is_not_written() {
     let idle = does(|step| {
@@ -101,9 +101,9 @@ async fn a_rewind_that_removes_nothing_is_not_written() {
     assert_eq!(context(&harness), ["go"]);
 }
 
-/// C166: `ask` after a rewind answers the conversation that is left: it sends a request if that
-/// ends with the user, and returns the reply that it ends with otherwise. The same words as in a
-/// branch that was removed are a new request.
+/// C166: `ask` after a rewind answers the rest of the conversation. If that ends with the user, it
+/// sends a request. Otherwise it returns the reply at the end. The same words as in a removed
+/// branch are a new request.
 #[tokio::test(start_paused = true)]
 async fn requests_after_a_rewind_answer_what_is_left() {
     let replies = ["draft", "worse", "better"].map(Script::text);
@@ -130,9 +130,9 @@ async fn requests_after_a_rewind_answer_what_is_left() {
     assert_eq!(context(&harness), ["go"]);
 }
 
-/// C4: A reply is returned for the request that it answers only: not for one with words of its own
-/// that was in flight when the process died. (The draft's number, which is in the state, is another
-/// if it is requested once more.)
+/// C4: A reply is only returned for the request that it answers, not for a request with its own
+/// words that was in flight when the process died. (The draft's number, which is in the state,
+/// changes if it is requested once more.)
 #[tokio::test(start_paused = true)]
 async fn a_lost_request_does_not_take_the_reply_before_it() {
     let asks = || {
@@ -154,8 +154,8 @@ async fn a_lost_request_does_not_take_the_reply_before_it() {
     assert_eq!((report.requests, report.compared), (2, report.appends), "{report}");
 }
 
-/// C167: Messages that the user sent for the request stay and are answered by the next branch;
-/// those of earlier requests go with the replies to them.
+/// C167: Messages that the user sent for the request stay, and the next branch answers them.
+/// Messages of earlier requests are removed with the replies to them.
 #[tokio::test(start_paused = true)]
 async fn messages_of_the_request_stay() {
     let replies = [slow(1, ms(10)), slow(2, ms(10)), slow(3, ms(10))];
@@ -218,7 +218,7 @@ async fn a_rewind_to_nowhere_or_between_calls_and_results_fails() {
     assert_eq!(context(&harness), ["go"]);
 }
 
-/// C167: What was recorded under a key is found after a rewind, and is not made or paid for twice.
+/// C167: Records under a key are found after a rewind, and are not made or paid for twice.
 #[tokio::test(start_paused = true)]
 async fn keys_find_what_was_recorded_in_a_branch_that_was_removed() {
     let pay = TestTool::new("pay").effect(Effect::AtMostOnce);
@@ -244,7 +244,7 @@ async fn keys_find_what_was_recorded_in_a_branch_that_was_removed() {
     assert_eq!(rewinds(&harness.memory.entries()), 1);
 }
 
-/// Replaces the messages before the last two, if there are at least five.
+/// A policy that replaces the messages before the last two, if there are at least five.
 struct Shorten;
 
 impl CompactionPolicy for Shorten {
@@ -273,8 +273,9 @@ async fn talk(step: &mut StepContext<'_>, messages: &[&str]) -> Result<(), StepE
     Ok(())
 }
 
-/// C168: A rewind to a point before the end of what summaries replaced undoes them, one inside
-/// another too, and a summary of messages before the point stays. Hooks get the same conversation.
+/// C168: A rewind to a point before the end of the replaced messages undoes their summaries,
+/// including a summary inside another. A summary of messages before the point stays. Hooks get the
+/// same conversation.
 #[tokio::test(start_paused = true)]
 async fn summaries_of_messages_on_both_sides_of_the_point_are_undone() {
     for (point, expected) in [
@@ -317,8 +318,7 @@ async fn summaries_of_messages_on_both_sides_of_the_point_are_undone() {
     }
 }
 
-/// C167: A message that the user sent, and that a summary replaced, is there when the summary is
-/// undone.
+/// C167: A user's message that a summary replaced returns when the summary is undone.
 #[tokio::test(start_paused = true)]
 async fn messages_of_the_user_survive_a_summary_that_is_undone() {
     let talking = does(|step| {
@@ -346,7 +346,7 @@ async fn messages_of_the_user_survive_a_summary_that_is_undone() {
     assert_eq!(sent(&harness, 5), ["go", "in metres"]);
 }
 
-/// C167: The outcome of a run does not depend on replies that were removed.
+/// C167: The outcome of a run does not depend on removed replies.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_was_removed_is_no_outcome() {
     let replies = [Script::text("whole"), Script::text("cut").stop(StopReason::Length)];
@@ -370,7 +370,7 @@ async fn a_reply_that_was_removed_is_no_outcome() {
     assert_eq!((outcome.end, &*outcome.text), (RunStatus::Done, "whole"));
 }
 
-/// C166: A fork, and a check of the log, know of rewinds.
+/// C166: Forks and log checks handle rewinds.
 #[tokio::test(start_paused = true)]
 async fn a_fork_of_a_rewound_conversation_is_rewound() {
     let replies = ["one", "two", "three"].map(Script::text);
@@ -425,8 +425,8 @@ async fn crashes(pattern: Branches, scenario: Scenario) -> CrashReport {
     crash_at_every_append(agent, scenario).await.unwrap()
 }
 
-/// C166 C167 C168: A crash after each append of a session with branches, tools, summaries and
-/// steers: the same comes out, and no branch is tried twice.
+/// C166 C167 C168: After a crash at each append of a session with branches, tools, summaries and
+/// steers, the result is the same, and no branch is tried twice.
 #[tokio::test(start_paused = true)]
 async fn a_crash_never_repeats_a_branch() {
     let branch = |n: &str| [calls(&["read"]), calls(&["read"]), Script::text(n)];
@@ -443,7 +443,7 @@ async fn a_crash_never_repeats_a_branch() {
 }
 
 /// C153 C166 C167: A pattern that rewinds keeps the contract: with crashes, aborts, steers and
-/// follow-ups at each append, limits and errors at each request.
+/// follow-ups at each append, and with limits and errors at each request.
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_rewinds_passes_the_conformance_suite() {
     let report = conformance::check(|| Branches(2), conformance::scenarios()).await.unwrap();

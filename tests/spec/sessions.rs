@@ -1,4 +1,4 @@
-//! Sessions of a store: their owner, description, branches, and what a reader of the log sees.
+//! Sessions of a store: their owner, description and branches, and the view of a log's reader.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -93,7 +93,7 @@ async fn settings_are_kept_with_the_session() {
     assert_eq!(SessionLog::of(&items).settings().map(|s| &**s), Some(&json!({"model": "m"})));
 }
 
-/// C58: the events of a log are those that its session has emitted.
+/// C58: a log yields the events that its session has emitted.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_a_log_are_those_that_were_emitted() {
     let mut harness = pi(
@@ -196,7 +196,7 @@ impl Environment for Ticks {
     }
 }
 
-/// C76: the session that was opened last is the first in the list, even if nothing has run in it.
+/// C76: the session that was opened last is first in the list, even if nothing has run in it.
 #[tokio::test(start_paused = true)]
 async fn the_session_that_was_opened_last_is_listed_first() {
     let (store, model) = (InMemoryStore::new(), ScriptedModel::new([Script::text("one")]));
@@ -214,7 +214,7 @@ async fn the_session_that_was_opened_last_is_listed_first() {
     assert_eq!(store.session("new").await.unwrap().started, 0);
 }
 
-/// An event after the session was opened has the time of the opening at least.
+/// An event after the session was opened is not earlier than the opening.
 #[tokio::test(start_paused = true)]
 async fn the_time_of_an_opening_is_in_the_log() {
     let (store, model) = (InMemoryStore::new(), ScriptedModel::new([Script::text("one")]));
@@ -237,7 +237,7 @@ async fn the_time_of_an_opening_is_in_the_log() {
     assert_eq!(Some(last.time), opened);
 }
 
-/// Returns what each prefix of a log is due to, without repetitions.
+/// Returns the due work of each prefix of a log, without repetitions.
 fn dues(entries: &[LogEntry]) -> Vec<Option<Due>> {
     let mut info = SessionInfo::new("s");
     let mut dues = Vec::new();
@@ -250,7 +250,7 @@ fn dues(entries: &[LogEntry]) -> Vec<Option<Due>> {
     dues
 }
 
-/// C76: `due` says what a session does next when it is opened: nothing, a queued request, a
+/// C76: `due` is the next action of a session when it is opened: none, a queued request, a
 /// decision, or an interrupted run that waits for the user.
 #[tokio::test(start_paused = true)]
 async fn a_description_says_what_the_session_does_next() {
@@ -293,7 +293,7 @@ async fn an_acknowledged_request_is_due_and_runs() {
     assert_eq!(harness.transcript().await, ["U:go", "A:ok/Stop"]);
 }
 
-/// C76: A store says whether a session is open, without opening it.
+/// C76: A store reports whether a session is open, without opening it.
 #[tokio::test(start_paused = true)]
 async fn a_store_says_whether_a_session_is_open() {
     let store = InMemoryStore::new();
@@ -305,7 +305,7 @@ async fn a_store_says_whether_a_session_is_open() {
     assert_eq!(store.in_use("missing").await, Ok(Some(false)));
 }
 
-/// A store whose list contains a session that was deleted.
+/// A store whose list contains a deleted session.
 struct Late(InMemoryStore);
 
 #[async_trait::async_trait]
@@ -353,7 +353,7 @@ impl Memory for Counting {
     }
 }
 
-/// C76: the log is read when the session is opened, and by no turn.
+/// C76: the log is read when the session is opened, but not by any turn.
 #[tokio::test(start_paused = true)]
 async fn a_turn_does_not_read_the_log() {
     let loads = Arc::new(AtomicUsize::new(0));
@@ -393,7 +393,7 @@ impl Memory for Repaired {
     }
 }
 
-/// C69: a repair of the log when it was opened is in the snapshot of the session.
+/// C69: a repair of the log at the opening is in the snapshot of the session.
 #[tokio::test(start_paused = true)]
 async fn a_repair_is_reported() {
     let wrap = |memory| Arc::new(Repaired(memory)) as Arc<dyn Memory>;

@@ -7,7 +7,8 @@ use crate::kit::*;
 use async_trait::async_trait;
 use loopwright_core::{ChatModel, GenericAgent, RunContext};
 
-/// A budget of a number of requests, one at a time, with the session and the tokens of each.
+/// A shared budget of a number of requests, one at a time. It records the session and the tokens of
+/// each.
 #[derive(Default)]
 struct Purse {
     left: AtomicUsize,
@@ -60,8 +61,8 @@ async fn open(
     builder.build().unwrap().run(cx.shared_budget(purse.clone())).await.unwrap()
 }
 
-/// C404: A session asks the budget that it shares before each request, also after an approval and
-/// for several at once; when it is used up, the run ends with that limit, and nothing is sent.
+/// C404: A session asks its shared budget before each request, also after an approval and for
+/// several at once. When the budget is used up, the run ends with that limit, and nothing is sent.
 #[tokio::test(start_paused = true)]
 async fn a_shared_budget_is_asked_before_each_request() {
     let (purse, store) = (Purse::of(1), InMemoryStore::new());
@@ -96,7 +97,7 @@ async fn a_shared_budget_is_asked_before_each_request() {
     check_log(&store.read("s", 0).await.unwrap()).unwrap();
 }
 
-/// C404: Sub-agents and summaries use the budget that their root shares.
+/// C404: Sub-agents and summaries use their root's shared budget.
 #[tokio::test(start_paused = true)]
 async fn sub_agents_use_the_budget_of_their_root() {
     let (purse, store) = (Purse::of(3), InMemoryStore::new());
@@ -115,8 +116,8 @@ async fn sub_agents_use_the_budget_of_their_root() {
     assert_eq!((helper.requests().len(), model.requests().len()), (2, 1));
 }
 
-/// C405: While a request waits for those of other sessions, the session takes inputs: an abort and
-/// an interrupting steer end the wait.
+/// C405: While a request waits for requests of other sessions, the session takes inputs. An abort
+/// and an interrupting steer end the wait.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waits_can_be_stopped() {
     let (purse, store) = (Purse::of(2), InMemoryStore::new());
@@ -142,8 +143,8 @@ async fn a_request_that_waits_can_be_stopped() {
 }
 
 /// C406: The expected output of requests in progress is reserved: `max_tokens`, or the mean of the
-/// replies so far. Near the end of a budget fewer are sent at the same time, and the budget is
-/// exceeded by at most the output of one.
+/// replies so far. Near the end of a budget fewer requests are sent at the same time, and the
+/// budget is exceeded by at most the output of one.
 #[tokio::test(start_paused = true)]
 async fn parallel_requests_exceed_a_budget_by_one_output() {
     let asking = |max_tokens: Option<u32>| {
@@ -175,7 +176,7 @@ async fn parallel_requests_exceed_a_budget_by_one_output() {
             harness.check().await;
         }
     }
-    // Without a limit in the way, all are sent at once.
+    // Far from the limit, all are sent at once.
     let harness = Harness::new(asking(None), (0..9).map(|_| reply()), |agent| agent).await;
     let began = Instant::now();
     harness.handle.prompt("go").await.unwrap();
@@ -207,7 +208,7 @@ fn asks(model: &ScriptedModel) -> Asks {
 }
 
 /// C407: The request of a tool is in the log before it is sent, counts like a detached one, and is
-/// not sent beyond a budget, of the session or a shared one.
+/// not sent beyond a budget, the session's or a shared one.
 #[tokio::test(start_paused = true)]
 async fn the_session_is_charged_for_requests_of_tools() {
     let used = Usage::new(40, 2);
@@ -246,7 +247,7 @@ async fn the_session_is_charged_for_requests_of_tools() {
     }
 }
 
-/// C407: A request of a tool that is aborted is charged with what was reported by then.
+/// C407: If a tool is aborted, its request is charged with the usage reported by then.
 #[tokio::test(start_paused = true)]
 async fn an_aborted_request_of_a_tool_is_charged() {
     let (purse, store) = (Purse::of(9), InMemoryStore::new());

@@ -77,7 +77,7 @@ async fn dropping_a_prompt_aborts_its_run() {
     }
 }
 
-/// C328: One line asks a model, and one line gets a typed value.
+/// C328: One line asks a model, and one line returns a typed value.
 #[tokio::test(start_paused = true)]
 async fn one_line_asks_a_model() {
     let model = ScriptedModel::new([Script::text("Blue.")]);
@@ -104,7 +104,7 @@ impl<'de> serde::Deserialize<'de> for Even {
     }
 }
 
-/// C328: A value that fits the schema and not the type is an error.
+/// C328: A value that matches the schema but not the type is an error.
 #[tokio::test(start_paused = true)]
 async fn a_value_that_the_type_refuses_is_an_error() {
     let model = ScriptedModel::new([Script::text("3")]);

@@ -1,15 +1,15 @@
-//! Snapshots: a long session is opened without its whole log, and nothing shows the difference.
+//! Snapshots: a long session is opened without its whole log, and behaves the same.
 
 use std::sync::Mutex;
 
 use crate::kit::*;
 
-/// A store that records from which entry each session is loaded, and can replace snapshots.
+/// A store that records the first entry of each load, and can replace snapshots.
 #[derive(Clone, Default)]
 struct Loads {
     store: InMemoryStore,
     from: Arc<Mutex<Vec<u64>>>,
-    /// Given out in place of what was stored.
+    /// The snapshot that is returned instead of the stored one.
     replacement: Option<Snapshot>,
 }
 
@@ -56,7 +56,7 @@ impl Loads {
         agent.run(RunContext::new().session("s").memory(memory)).await.unwrap()
     }
 
-    /// Runs a long session, and returns the snapshot that it stores.
+    /// Runs a long session. Returns the snapshot that it stores.
     async fn store_long(&self, agent: &GenericAgent) -> Snapshot {
         let (handle, events) = self.open(agent).await;
         handle.prompt("go").await.unwrap();
@@ -74,7 +74,8 @@ impl Loads {
     }
 }
 
-/// An agent that calls a tool in each of `turns` turns, then one that asks for approval.
+/// Returns an agent that calls a tool in each of `turns` turns, and then a tool that needs
+/// approval.
 fn agent(turns: usize) -> GenericAgent {
     let reply = move |request: &ChatRequest| match request.messages.len() / 2 {
         n if n < turns => calls(&["x"]),
@@ -95,8 +96,9 @@ async fn close(handle: AgentHandle, mut events: EventStream) {
     while events.next().await.is_some() {}
 }
 
-/// C345: A session whose log has become long stores a snapshot when it is closed. Opened again, it
-/// reads only what follows, and is as without a snapshot: its state, its events, its decisions.
+/// C345: A session with a long log stores a snapshot when it is closed. When it is opened again, it
+/// reads only the entries that follow. State, events and decisions are the same as without a
+/// snapshot.
 #[tokio::test(start_paused = true)]
 async fn a_long_session_is_opened_from_its_snapshot() {
     let loads = Loads::default();
@@ -131,13 +133,13 @@ async fn a_long_session_is_opened_from_its_snapshot() {
     let (state, expected) = (handle.state().await.unwrap(), other.state().await.unwrap());
     assert_eq!(format!("{state:?}"), format!("{expected:?}"));
     close(handle, events).await;
-    // Few entries have followed, so the snapshot is the old one.
+    // Few entries have followed, so the old snapshot is kept.
     let (handle, events) = loads.open(&agent).await;
     assert_eq!(loads.last_load(), len);
     close(handle, events).await;
 }
 
-/// C345: A snapshot of another format, or one that is damaged, is ignored: the log is read.
+/// C345: A snapshot of another format, or a damaged one, is ignored, and the log is read.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_that_is_not_understood_is_ignored() {
     let (agent, mut loads) = (agent(300), Loads::default());
@@ -153,7 +155,7 @@ async fn a_snapshot_that_is_not_understood_is_ignored() {
     }
 }
 
-/// C345: A snapshot of more entries than the log has, from a store with a defect, is dropped.
+/// C345: A snapshot with more entries than the log, from a defective store, is dropped.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_that_is_ahead_of_the_log_is_dropped() {
     let (agent, long) = (agent(300), Loads::default());

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use crate::kit::*;
 
-/// Gives out, run by run, what it was given; fails when it has nothing left.
+/// A source that lists the next of its lists in each run, and fails when none is left.
 struct Shelf(Mutex<Vec<Vec<&'static str>>>);
 
 impl Shelf {
@@ -22,7 +22,7 @@ impl ToolSource for Shelf {
     }
 }
 
-/// C9: A source is asked at each run's start, and the run has what it gives then.
+/// C9: A source is asked at the start of each run, and the run has the tools that it returns then.
 #[tokio::test(start_paused = true)]
 async fn a_source_is_asked_at_each_runs_start() {
     let replies = [calls(&["one"]), Script::text("1"), Script::text("2")];
@@ -39,7 +39,7 @@ async fn a_source_is_asked_at_each_runs_start() {
     assert_eq!(statuses(&harness).await, [ResultStatus::Ok]);
 }
 
-/// C9: Names get their source's prefix and are made legal and unique; the tool is called by the
+/// C9: Names get their source's prefix and are made valid and unique. The tool is called by the
 /// name that the model sees.
 #[tokio::test(start_paused = true)]
 async fn names_get_the_prefix_and_are_made_legal_and_unique() {
@@ -55,7 +55,7 @@ async fn names_get_the_prefix_and_are_made_legal_and_unique() {
     assert_eq!(result_of(&harness, "b").await, "get.page done");
 }
 
-/// C9: A source that fails ends the run, once, with an error that names it; the request is kept,
+/// C9: A source that fails ends the run, once, with an error that names it. The request is kept,
 /// and can be continued.
 #[tokio::test(start_paused = true)]
 async fn a_source_that_fails_ends_the_run_with_an_error() {
@@ -91,7 +91,7 @@ impl ToolSource for Silent {
     }
 }
 
-/// C9: An abort while a source is asked ends the run; the request does not begin again.
+/// C9: An abort while a source is asked ends the run. The request does not start again.
 #[tokio::test(start_paused = true)]
 async fn an_abort_while_a_source_is_asked_ends_the_run() {
     let mut harness = pi_with([], &[], |a| a.tool_source("", Silent)).await;

@@ -1,8 +1,8 @@
-//! The values that a pattern sets: when they are written, and how long they are kept.
+//! Values that a pattern sets: the times of their writing, and their lifetime.
 
 use crate::kit::*;
 
-/// Records the entries of each append.
+/// A memory that records the entries of each append.
 struct Appends(InMemory, Arc<std::sync::Mutex<Vec<Vec<LogEntry>>>>);
 
 #[async_trait::async_trait]
@@ -36,8 +36,8 @@ async fn appends(pattern: impl BehaviorPattern + 'static, steer: bool) -> Vec<Ve
     run.map(|append| append.iter().map(name).collect()).collect()
 }
 
-/// C42: A value is in the append of the next thing that the step writes, whatever that is, so no
-/// crash separates them.
+/// C42: A value is in the same append as the next write of the step, whatever that is, so no crash
+/// separates them.
 #[tokio::test(start_paused = true)]
 async fn a_value_and_the_next_write_are_one_append() {
     let writing = does(|step| {
@@ -67,8 +67,8 @@ async fn a_value_and_the_next_write_are_one_append() {
     assert_eq!(appends(writing, false).await, expected);
 }
 
-/// C42: A value that is followed by nothing is in the append of the end of the run, also if the
-/// pattern fails or is stopped.
+/// C42: A value without a later write is in the append of the end of the run, even if the pattern
+/// fails or is stopped.
 #[tokio::test(start_paused = true)]
 async fn a_value_and_the_end_of_the_run_are_one_append() {
     for fails in [false, true] {
@@ -88,7 +88,7 @@ async fn a_value_and_the_end_of_the_run_are_one_append() {
     }
 }
 
-/// C42: An input that arrives is not what the value belongs to: it is written without the value.
+/// C42: An arriving input is written without the value, which does not belong to it.
 #[tokio::test(start_paused = true)]
 async fn a_value_is_not_in_the_append_of_an_input() {
     let waiting = does(|step| {
@@ -110,7 +110,7 @@ async fn a_value_is_not_in_the_append_of_an_input() {
     assert_eq!(appends(waiting, true).await, expected);
 }
 
-/// Counts the steps of a request and of the session, and ends as the message says.
+/// Counts the steps of a request and of the session, and ends as the message requests.
 async fn count(step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
     step.take_input().await?;
     let (of_request, of_session) = (step.state("n"), step.session_state("n"));
@@ -139,7 +139,7 @@ fn counts(harness: &mut Harness) -> Vec<String> {
     counts.collect()
 }
 
-/// C139: The values of a request are there when it is continued, also after a restart, and the next
+/// C139: The values of a request still exist when it is continued, also after a restart. The next
 /// request begins without them, also after an abort. The values of the session stay until it is
 /// reset.
 #[tokio::test(start_paused = true)]
@@ -168,8 +168,8 @@ async fn values_of_a_request_end_with_it_and_values_of_the_session_with_a_reset(
     assert_eq!(counts(&mut harness), ["[1,2]"]);
 }
 
-/// C139: The values of the last request are dropped in the append that begins the next one: no
-/// crash leaves the request with them.
+/// C139: The values of the last request are dropped in the append that begins the next one, so no
+/// crash leaves the new request with them.
 #[tokio::test(start_paused = true)]
 async fn no_crash_leaves_a_request_with_the_values_of_the_one_before() {
     let harness = Harness::new(does(|step| Box::pin(count(step))), [], |a| a).await;
@@ -186,7 +186,7 @@ async fn no_crash_leaves_a_request_with_the_values_of_the_one_before() {
     assert_eq!(counts(&mut harness), ["[1,2]"]);
 }
 
-/// C139: A value of `null` is none.
+/// C139: Setting a value to `null` removes it.
 #[tokio::test(start_paused = true)]
 async fn null_removes_a_value() {
     let removing = does(|step| {
@@ -205,7 +205,7 @@ async fn null_removes_a_value() {
     assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Done);
 }
 
-/// C139: A run that a decision or `Continue` resumes works on the request that it belongs to.
+/// C139: A run that a decision or `Continue` resumes works on its original request.
 #[tokio::test(start_paused = true)]
 async fn a_resumed_run_knows_its_request() {
     let seen = Arc::new(std::sync::Mutex::new(Vec::new()));

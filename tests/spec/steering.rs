@@ -1,8 +1,8 @@
-//! Steering and follow-ups: urgency, queue modes, and that no message is lost.
+//! Steering and follow-ups: urgency, queue modes, and the delivery of every message.
 
 use crate::kit::*;
 
-/// C33 C36: a parallel batch that runs is not skipped by a steer, which is delivered after it.
+/// C33 C36: a steer does not skip a running parallel batch. It is delivered after it.
 #[tokio::test(start_paused = true)]
 async fn a_steer_in_a_parallel_batch_skips_no_running_call() {
     let tools = [TestTool::new("x").takes(ms(100)), TestTool::new("y").takes(ms(50))];
@@ -38,7 +38,7 @@ async fn a_steer_in_a_sequential_batch_skips_the_calls_that_have_not_started() {
     harness.check().await;
 }
 
-/// C33: the whole batch finishes, with the calls that have not started yet.
+/// C33: the whole batch finishes, including calls that have not started yet.
 #[tokio::test(start_paused = true)]
 async fn a_steer_after_turn_lets_the_whole_batch_finish() {
     let seq = TestTool::new("seq").takes(ms(100)).spec(ToolSpec::sequential);
@@ -72,8 +72,7 @@ async fn an_interrupt_cancels_interruptible_tools_and_lets_the_others_end() {
     assert!(result_of(&harness, "a").await.contains("after it had started"));
 }
 
-/// C35: the text so far is kept and marked as interrupted; calls and unsigned thinking are
-/// dropped.
+/// C35: the text so far is kept and marked as interrupted. Calls and unsigned thinking are dropped.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_cuts_off_the_stream_and_keeps_its_text() {
     let cut = Script::new()
@@ -97,7 +96,7 @@ async fn an_interrupt_cuts_off_the_stream_and_keeps_its_text() {
     harness.check().await;
 }
 
-/// C40: an interrupt that was received before, or is refused, cuts off nothing.
+/// C40: an interrupt that was received before, or is refused, cuts off no reply.
 #[tokio::test(start_paused = true)]
 async fn a_repeated_interrupt_cuts_off_one_reply() {
     let stop = || InputEvent::Steer(Prompt::from("shorter").id("s").urgency(Urgency::Interrupt));
@@ -258,8 +257,8 @@ async fn accounted(harness: &mut Harness, text: &str) -> bool {
     delivered == 1
 }
 
-/// C38 C39: a steer of any urgency at any millisecond of a run is answered in that run, or in a
-/// run that starts at once; a steer after the end waits.
+/// C38 C39: a steer of any urgency at any millisecond of a run is answered in that run, or in a run
+/// that starts at once. A steer after the end waits.
 #[tokio::test(start_paused = true)]
 async fn no_steer_is_lost_whenever_it_is_sent() {
     let t = Instant::now();
@@ -308,7 +307,7 @@ async fn no_steer_is_lost_at_any_poll() {
     }
 }
 
-/// C39 C43: a steer is acknowledged whenever it is sent, also if an abort follows it.
+/// C39 C43: a steer is acknowledged at any time, even if an abort follows it.
 #[tokio::test(start_paused = true)]
 async fn a_steer_and_an_abort_at_every_time_are_both_accepted() {
     for at in 0..260 {

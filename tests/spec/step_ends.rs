@@ -1,10 +1,10 @@
-//! How `?` ends a step, and values that models answer with.
+//! Steps that end by `?`, and values that models answer with.
 
 use loopwright_patterns::{FirstCall, GenericPattern};
 
 use crate::kit::*;
 
-/// Answers with the tools that it needs; each line may end the step.
+/// Returns a pattern that answers and runs the tools that it needs. Each line may end the step.
 fn answering() -> impl BehaviorPattern + 'static {
     does(|step| {
         Box::pin(async {
@@ -21,7 +21,7 @@ fn answering() -> impl BehaviorPattern + 'static {
     })
 }
 
-/// Wraps another pattern, and notes when that has come to its end.
+/// A pattern that wraps another one, and notes its end.
 struct Noted<P>(P);
 
 #[async_trait::async_trait]
@@ -42,8 +42,8 @@ fn emitted(harness: &Harness) -> Vec<String> {
     emitted.collect()
 }
 
-/// C148: A step ends with `?` while calls wait, also through a pattern that wraps it, and the
-/// pattern is entered again after the decision.
+/// C148: A step ends with `?` while calls wait, also through a wrapping pattern. The pattern is
+/// entered again after the decision.
 #[tokio::test(start_paused = true)]
 async fn a_step_ends_while_calls_wait() {
     let tool = TestTool::new("pay").effect(Effect::Idempotent);
@@ -74,7 +74,7 @@ async fn a_step_ends_with_an_error_of_the_model_or_a_hook() {
     harness.check().await;
 }
 
-/// C148: A pattern that wraps a shipped one does not continue after a hook has ended the run.
+/// C148: A pattern that wraps a built-in one does not continue after a hook has ended the run.
 #[tokio::test(start_paused = true)]
 async fn a_wrapper_does_not_continue_after_a_hook_has_ended_the_run() {
     for (ends, expected) in [(true, vec![]), (false, vec!["noted"])] {
@@ -96,8 +96,7 @@ async fn a_wrapper_does_not_continue_after_a_hook_has_ended_the_run() {
     }
 }
 
-/// C148: A question that waits ends the step with `?`; its answer, or that there is none, is a
-/// value.
+/// C148: A waiting question ends the step with `?`. Its answer, or the absence of one, is a value.
 #[tokio::test(start_paused = true)]
 async fn a_step_ends_while_a_question_waits() {
     let asking = || {
@@ -129,7 +128,7 @@ struct Number {
     number: u32,
 }
 
-/// Asks for two numbers at the same time and answers with their sum.
+/// Returns a pattern that asks for two numbers at the same time and answers with their sum.
 fn adding() -> impl BehaviorPattern + 'static {
     does(|step| {
         Box::pin(async {
@@ -150,8 +149,8 @@ fn number(number: u32) -> Script {
     Script::text(&json!({ "number": number }).to_string())
 }
 
-/// C148: A reply that is no value is sent back with the reason, as often as the limits allow, and
-/// the others are not asked for once more; after a crash no reply is paid for twice.
+/// C148: A reply without a valid value is sent back with the reason, as often as the limits allow.
+/// The other requests are not repeated. After a crash no reply is paid for twice.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_is_no_value_is_sent_back() {
     let replies = [Script::text("one"), number(2), Script::text("{}"), number(1)];

@@ -1,4 +1,4 @@
-//! The schemas of the coding tools follow the rules of the four wire formats.
+//! The schemas of the coding tools, checked against the rules of the four wire formats.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn name(name: &Value) {
     );
 }
 
-/// Checks OpenAI's strict mode: each argument is required, and those that the tool's own schema
+/// Checks OpenAI's strict mode: each argument is required, and arguments that the tool's own schema
 /// does not require are nullable.
 fn openai(tool: &Value) {
     assert_eq!(tool["strict"], true, "{tool}");
@@ -81,7 +81,7 @@ fn openai(tool: &Value) {
     plain(properties);
 }
 
-/// Checks that an argument has only a type and a description: every format accepts these, and
+/// Checks that an argument has only a type and a description. Every format accepts these, and
 /// Anthropic and Gemini accept little more.
 fn plain(properties: &Map<String, Value>) {
     assert!(!properties.is_empty());
@@ -118,7 +118,7 @@ fn openai_chat_completions_takes_them_strictly() {
     }
 }
 
-/// Servers that are not known to have a strict mode get each schema as the tool has it.
+/// Servers without a known strict mode get each schema unchanged.
 #[test]
 fn compatible_servers_take_them() {
     for (tool, spec) in sent::<ChatCompletions>("/tools").iter().zip(specs()) {
@@ -153,7 +153,7 @@ fn gemini_takes_them_strictly() {
     }
 }
 
-/// A model may pass null for an argument that it may omit: schema and tool accept both.
+/// A model may pass null for an argument that it may omit. Schema and tool accept both.
 #[test]
 fn null_is_equal_to_omitting_an_argument() {
     let toolbox = coding_tools(Workspace::open(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap());

@@ -19,8 +19,8 @@ fn rome() -> Weather {
     Weather { city: "Rome".into(), degrees: 30 }
 }
 
-/// C16: An agent with an output type asks for its schema, and the outcome has the value; also where
-/// the JSON is fenced.
+/// C16: An agent with an output type sends its schema, and the outcome has the value, even if the
+/// JSON is fenced.
 #[tokio::test(start_paused = true)]
 async fn a_typed_answer_is_in_the_outcome_also_where_it_is_fenced() {
     for text in [ROME.to_owned(), format!("```json\n{ROME}\n```"), format!("\n```\n{ROME}```\n")] {
@@ -40,7 +40,7 @@ async fn a_typed_answer_is_in_the_outcome_also_where_it_is_fenced() {
     }
 }
 
-/// C16: A prompt's output type goes before the agent's, for its own run only.
+/// C16: A prompt's output type takes precedence over the agent's, for its own run only.
 #[tokio::test(start_paused = true)]
 async fn a_prompts_type_goes_before_the_agents() {
     let harness = pi_with([Script::text(r#"{"happy": true}"#), Script::text(ROME)], &[], |a| {
@@ -60,8 +60,8 @@ async fn without_a_type_there_is_no_value() {
     assert_eq!((outcome.value.as_ref(), outcome.output::<Weather>()), (None, None));
 }
 
-/// C16: An answer that does not fit goes back to the model with what is wrong; a valid one then
-/// ends the run.
+/// C16: An answer that does not match goes back to the model with the errors. A valid one then ends
+/// the run.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_does_not_fit_goes_back_to_the_model() {
     let wrong = r#"{"city": "Rome", "degrees": "hot"}"#;
@@ -81,8 +81,8 @@ async fn an_answer_that_does_not_fit_goes_back_to_the_model() {
     harness.check().await;
 }
 
-/// C16: It goes back twice by default, then the run ends in an error that says what was wrong; the
-/// agent can say how often.
+/// C16: It goes back twice by default. Then the run ends in an error with the reason. The agent can
+/// set the number.
 #[tokio::test(start_paused = true)]
 async fn an_answer_goes_back_twice_and_then_the_run_ends_in_an_error() {
     for (limits, requests) in [(Limits::default(), 3), (Limits::default().output_retries(0), 1)] {
@@ -95,7 +95,7 @@ async fn an_answer_goes_back_twice_and_then_the_run_ends_in_an_error() {
     }
 }
 
-/// C16: Tools may be called on the way: a reply with calls is not held to the schema.
+/// C16: Tools may be called on the way: a reply with calls need not match the schema.
 #[tokio::test(start_paused = true)]
 async fn calls_on_the_way_to_a_typed_answer_are_no_answers() {
     let harness = pi_with([calls(&["x"]), Script::text(ROME)], &[TestTool::new("x")], |a| {
@@ -106,7 +106,7 @@ async fn calls_on_the_way_to_a_typed_answer_are_no_answers() {
     assert_eq!(harness.transcript().await.len(), 4);
 }
 
-/// C16: A schema that is none is found when the agent is built.
+/// C16: An invalid schema is found when the agent is built.
 #[test]
 fn a_schema_that_is_none_is_refused() {
     let output = OutputSchema::new("bad", json!({"type": "nonsense"}));

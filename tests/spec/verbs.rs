@@ -1,8 +1,8 @@
-//! The methods of a pattern, `AgentContext`, and what the handle returns.
+//! The methods of a pattern, `AgentContext`, and the results of a handle.
 
 use crate::kit::*;
 
-/// C42: An assistant message with calls is not remembered: their results could not follow.
+/// C42: An assistant message with calls is not remembered, because their results could not follow.
 #[tokio::test(start_paused = true)]
 async fn a_message_with_calls_is_not_remembered() {
     let repeating = does(|step| {
@@ -63,8 +63,8 @@ async fn ask_critic(step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
     step.ask().await?.finish()
 }
 
-/// C67: The reply to a detached request is in neither the conversation nor the events; it is
-/// counted against the limits and logged.
+/// C67: The reply to a detached request is in neither the conversation nor the events. It counts
+/// against the limits and is logged.
 #[tokio::test(start_paused = true)]
 async fn a_detached_request_is_counted_and_logged_and_emits_no_events() {
     let critic = ScriptedModel::new([Script::text("too long").usage(tokens(5))]);
@@ -87,8 +87,8 @@ async fn a_detached_request_is_counted_and_logged_and_emits_no_events() {
     assert!(harness.memory.entries().iter().any(logged));
 }
 
-/// C49 C67: A detached request counts as a turn, and its tokens count as those of the run: either
-/// limit ends the run before the next request.
+/// C49 C67: A detached request counts as a turn, and its tokens count for the run. Either limit
+/// ends the run before the next request.
 #[tokio::test(start_paused = true)]
 async fn a_detached_request_counts_against_the_limits() {
     for (limits, reached) in
@@ -177,7 +177,7 @@ async fn the_agent_context_does_step_by_step_what_the_methods_do() {
     assert_eq!(harness.pending().await.iter().map(|p| &*p.call).collect::<Vec<_>>(), ["b"]);
 }
 
-/// C47: A pattern that takes no input is called once; the request is in the conversation.
+/// C47: A pattern that takes no input is called once. The request is in the conversation.
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_takes_no_input_is_called_once() {
     let harness = Harness::new(does(|_| Box::pin(async { Ok(StepEnd::Done) })), [], |a| a).await;
@@ -212,8 +212,8 @@ async fn a_prompt_stream_is_one_run() {
     assert_eq!(kinds.iter().filter(|kind| *kind == "agent_end").count(), 1);
 }
 
-/// C39: `clear_queues` removes the messages of both queues, returns their texts and emits an event;
-/// none of them is delivered.
+/// C39: `clear_queues` removes the messages of both queues, returns their texts and emits an event.
+/// None of them is delivered.
 #[tokio::test(start_paused = true)]
 async fn queues_can_be_cleared() {
     let mut harness = pi([Script::text("ok")], &[]).await;
@@ -231,9 +231,9 @@ async fn queues_can_be_cleared() {
     assert_eq!(harness.handle.clear_queues().await.unwrap(), Vec::<String>::new());
 }
 
-/// C69: `state()` has what an agent's state has in pi: prompt, model, thinking, messages, tools,
-/// the streaming message, pending calls, the last error, both queues with their modes, and the
-/// session.
+/// C69: `state()` has the fields of an agent's state in pi: prompt, model, thinking, messages,
+/// tools, the streaming message, pending calls, the last error, both queues with their modes, and
+/// the session.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_has_every_field() {
     let gate = Gate::new();
@@ -310,8 +310,8 @@ async fn a_request_with_a_bad_schema_is_refused() {
     assert_eq!(harness.handle.prompt("go").await.unwrap().text, "ok");
 }
 
-/// C4: a reply to a request with messages of its own is returned after a crash, as one to the
-/// conversation is: the request is not sent again. Asked once more in the same run, it is.
+/// C4: after a crash, a reply to a request with its own messages is returned like a reply to the
+/// conversation: the request is not sent again. If it is repeated in the same run, it is sent.
 #[tokio::test(start_paused = true)]
 async fn a_reply_to_other_messages_is_requested_once_despite_a_crash() {
     for with_messages in [false, true] {
@@ -376,7 +376,7 @@ async fn the_log_of_a_sub_agent_names_its_parent() {
     assert!(live.iter().all(|e| e.parent.as_deref() == Some(&parent)));
     let logged = SessionLog::events("sub", &memory.entries());
     assert!(!logged.is_empty() && logged.iter().all(|e| e.parent.as_deref() == Some(&parent)));
-    // Opened on its own, it is nobody's sub-agent any more.
+    // A session that is opened on its own no longer has a parent.
     drop((handle, events));
     let (handle, _events) = harness.agent.run(open()).await.unwrap();
     handle.prompt("more").await.unwrap();
@@ -413,8 +413,8 @@ async fn an_interrupt_cuts_a_wait_short() {
     }
 }
 
-/// C148: A pattern that is entered again knows whether it has answered, and a reply that does not
-/// fit a type says at which paths.
+/// C148: A pattern that is entered again knows whether it has answered. The error of a reply that
+/// does not match a type contains the paths.
 #[tokio::test(start_paused = true)]
 async fn a_reply_says_what_does_not_fit() {
     #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]

@@ -1,11 +1,11 @@
-//! Races: inputs that come while something else happens, and inputs that come twice.
+//! Races: inputs that arrive during other work, and inputs that arrive twice.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::kit::*;
 
-/// A session that a crash interrupted while a tool ran.
+/// Returns a session that a crash interrupted while a tool ran.
 async fn interrupted(replies: impl IntoIterator<Item = Script>) -> Harness {
     let first = calls(&["x"]);
     let mut harness =
@@ -15,7 +15,7 @@ async fn interrupted(replies: impl IntoIterator<Item = Script>) -> Harness {
     harness.restart().await
 }
 
-/// C39 C53: two requests that come at once to an interrupted session are both received, in order.
+/// C39 C53: two requests that reach an interrupted session at once are both received, in order.
 #[tokio::test(start_paused = true)]
 async fn two_requests_to_an_interrupted_session_are_both_answered() {
     let harness = interrupted([Script::text("1"), Script::text("2")]).await;
@@ -30,8 +30,8 @@ async fn two_requests_to_an_interrupted_session_are_both_answered() {
     assert_eq!(users, ["U:go", "U:first", "U:second"]);
 }
 
-/// C40 C53: a request that is repeated after the crash that interrupted its run does not end the
-/// run.
+/// C40 C53: a request that is repeated after a crash does not end the run that the crash
+/// interrupted.
 #[tokio::test(start_paused = true)]
 async fn a_repeated_request_leaves_the_interrupted_run_alone() {
     let harness = interrupted([]).await;
@@ -119,8 +119,8 @@ async fn a_reset_answers_the_caller_of_a_held_request() {
     assert!(held.next().await.is_none());
 }
 
-/// C30: a request that waits behind an earlier one, whose calls wait for a decision, says so. It
-/// stays queued.
+/// C30: a request that waits behind an earlier one, whose calls wait for a decision, reports that.
+/// It stays queued.
 #[tokio::test(start_paused = true)]
 async fn a_request_behind_a_pending_call_says_so() {
     let ask = TestTool::new("ask").effect(Effect::AtMostOnce);
@@ -136,7 +136,7 @@ async fn a_request_behind_a_pending_call_says_so() {
     assert_eq!(transcript[transcript.len() - 2..], ["U:held", "A:2/Stop"]);
 }
 
-/// C34 C36: a steer that comes while a hook checks a call prevents the call from starting.
+/// C34 C36: a steer that arrives while a hook checks a call prevents the call from starting.
 #[tokio::test(start_paused = true)]
 async fn a_steer_during_a_hook_prevents_the_call_from_starting() {
     let x = TestTool::new("x");
@@ -155,7 +155,7 @@ async fn a_steer_during_a_hook_prevents_the_call_from_starting() {
     harness.check().await;
 }
 
-/// C35: an interrupt that comes while a request is generated prevents it from being sent.
+/// C35: an interrupt that arrives while a request is built prevents it from being sent.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_during_transform_context_prevents_the_request() {
     let mut harness = pi_with([slow(9, ms(100)), Script::text("ok")], &[], |a| {
@@ -199,7 +199,7 @@ async fn a_detached_stream_that_is_always_ready_can_be_aborted() {
     assert!(!harness.memory.entries().iter().any(|i| matches!(i, LogEntry::Detached { .. })));
 }
 
-/// C47 C48: an abort during which a hook panics closes the batch all the same.
+/// C47 C48: an abort closes the batch even if a hook panics meanwhile.
 #[tokio::test(start_paused = true)]
 async fn an_abort_during_which_a_hook_panics_closes_the_batch() {
     let tools =
@@ -220,7 +220,7 @@ async fn an_abort_during_which_a_hook_panics_closes_the_batch() {
     harness.check().await;
 }
 
-/// Provides a tool while its flag is set.
+/// A source with a tool that is listed while its flag is set.
 struct Shelf(Arc<AtomicBool>);
 
 #[async_trait::async_trait]
@@ -231,7 +231,8 @@ impl ToolSource for Shelf {
     }
 }
 
-/// C9 C28: after a restart the arguments of a source's tool can be edited before any run has begun.
+/// C9 C28: after a restart, the arguments of a source's tool can be edited before any run has
+/// begun.
 #[tokio::test(start_paused = true)]
 async fn arguments_of_a_sources_tool_can_be_edited_after_a_restart() {
     let there = Arc::new(AtomicBool::new(true));
@@ -245,8 +246,8 @@ async fn arguments_of_a_sources_tool_can_be_edited_after_a_restart() {
     assert_eq!(statuses(&harness).await, [ResultStatus::Ok]);
 }
 
-/// C9 C12: an approved call whose tool is no longer there did not run, and its result does not say
-/// that it may have.
+/// C9 C12: an approved call whose tool was removed did not run, and its result does not say that it
+/// may have.
 #[tokio::test(start_paused = true)]
 async fn an_approved_call_of_a_removed_tool_is_an_error() {
     let there = Arc::new(AtomicBool::new(true));
@@ -261,7 +262,7 @@ async fn an_approved_call_of_a_removed_tool_is_an_error() {
     assert!(result_of(&harness, "a").await.contains("There is no tool"));
 }
 
-/// C40: an abort that comes while another input is written has a different id.
+/// C40: an abort that arrives while another input is written has a different id.
 #[tokio::test(start_paused = true)]
 async fn an_abort_while_a_steer_is_written_has_a_different_id() {
     let mut harness = slow_memory(vec![Script::new().hang()], vec![], ms(10)).await;
@@ -276,7 +277,7 @@ async fn an_abort_while_a_steer_is_written_has_a_different_id() {
     harness.check().await;
 }
 
-/// C40: an input is known although the pattern dropped the future that was writing it.
+/// C40: an input is known even if the pattern dropped the future that was writing it.
 #[tokio::test(start_paused = true)]
 async fn an_input_that_a_dropped_future_was_writing_is_known() {
     for (id, expected) in [
@@ -317,7 +318,7 @@ async fn an_input_that_a_dropped_future_was_writing_is_known() {
     }
 }
 
-/// C41 C68: a request that is generated and not sent does not change which calls may run.
+/// C41 C68: a request that is built but not sent does not change which calls may run.
 #[tokio::test(start_paused = true)]
 async fn generate_does_not_change_what_was_offered() {
     let pattern = does(|step| {
@@ -360,7 +361,7 @@ async fn a_steer_after_clear_queues_at_the_very_end_is_delivered() {
     assert_eq!(harness.transcript().await, ["U:go", "A:1/Stop", "U:S", "A:2/Stop"]);
 }
 
-/// C7: a batch that ends the run ends it also when another request waits.
+/// C7: a batch that ends the run does so even if another request waits.
 #[tokio::test(start_paused = true)]
 async fn an_approved_batch_that_ends_the_run_ends_it_with_a_request_waiting() {
     let ask = TestTool::new("ask")
@@ -379,7 +380,7 @@ async fn an_approved_batch_that_ends_the_run_ends_it_with_a_request_waiting() {
     check_emitted(&mut harness);
 }
 
-/// C38 C43: an abort that comes right behind a late steer keeps it from starting a run.
+/// C38 C43: an abort directly after a late steer keeps it from starting a run.
 #[tokio::test(start_paused = true)]
 async fn an_abort_behind_a_late_steer_starts_nothing() {
     let replies = vec![Script::text("1"), Script::text("2")];
@@ -393,7 +394,7 @@ async fn an_abort_behind_a_late_steer_starts_nothing() {
     assert_eq!(harness.model.requests().len(), 1);
 }
 
-/// C31 C57: the events of a call that suspends and continues nest like those of any other.
+/// C31 C57: the events of a call that suspends and continues nest like any call's.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_a_call_that_suspends_nest() {
     for decision in [Decision::Provide(Provided::Input(json!(1))), Decision::Deny("no".into())] {
@@ -410,8 +411,8 @@ async fn the_events_of_a_call_that_suspends_nest() {
     }
 }
 
-/// C17 C35: text that a hook holds back is shown when the reply is cut off, or ends without an end
-/// of its block.
+/// C17 C35: text that a hook holds back is shown when the reply is cut off, or when its block never
+/// ends.
 #[tokio::test(start_paused = true)]
 async fn text_that_is_held_when_a_reply_is_cut_off_is_kept() {
     let replies = [Script::new().stream(["a ", "b ", "c"], ms(20)), Script::text("ok")];

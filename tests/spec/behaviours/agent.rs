@@ -20,8 +20,7 @@ async fn a_new_session_is_empty_and_at_rest() {
     );
 }
 
-/// B11: what an agent is built with is what its state says; messages to begin with come from the
-/// session's log.
+/// B11: the state shows the options of the agent. Initial messages come from the session's log.
 #[tokio::test(start_paused = true)]
 async fn the_state_is_as_it_was_given() {
     let before = pi([Script::text("hello")], &[]).await;
@@ -41,8 +40,7 @@ async fn the_state_is_as_it_was_given() {
     assert_eq!(harness.transcript().await, ["U:hi", "A:hello/Stop"]);
 }
 
-/// B12: subscribing and looking at the state send no event, and a stream that is dropped is
-/// forgotten.
+/// B12: subscribing and reading the state emit no event, and a dropped stream is forgotten.
 #[tokio::test(start_paused = true)]
 async fn subscribing_sends_nothing_and_dropping_unsubscribes() {
     let mut harness = pi([Script::text("1"), Script::text("2")], &[]).await;
@@ -57,9 +55,9 @@ async fn subscribing_sends_nothing_and_dropping_unsubscribes() {
     assert_eq!(holders(&mut harness), with_second - 1, "no events are kept for a dropped stream");
 }
 
-/// B13: options are fixed when an agent is built and the session is a log, so there are no setters:
-/// a snapshot does not change under its reader, shares its messages with the session, and `reset`
-/// empties the conversation.
+/// B13: options are fixed when an agent is built, and the session is a log, so there are no
+/// setters. A snapshot does not change under its reader, and shares its messages with the session.
+/// `reset` empties the conversation.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_does_not_change_and_shares_its_messages() {
     let harness = pi([Script::text("1"), Script::text("2")], &[]).await;
@@ -91,7 +89,7 @@ async fn a_follow_up_at_rest_is_queued() {
     assert_eq!((&*state.follow_up_queue[0].text, state.messages.len()), ("f", 0));
 }
 
-/// B16: an abort at rest is no error, starts no run, and hurts nothing.
+/// B16: an abort at rest is no error, starts no run, and does no harm.
 #[tokio::test(start_paused = true)]
 async fn an_abort_at_rest_does_nothing() {
     let mut harness = pi([Script::text("ok")], &[]).await;
@@ -110,7 +108,7 @@ async fn in_a_run() -> (Harness, Gate, tokio::task::JoinHandle<RunOutcome>) {
     (harness, gate, run)
 }
 
-/// B17: a prompt during a run is refused with an error that names what to use instead; the run is
+/// B17: a prompt during a run is refused with an error that names the alternatives. The run is
 /// undisturbed.
 #[tokio::test(start_paused = true)]
 async fn a_prompt_during_a_run_is_refused() {
@@ -123,7 +121,7 @@ async fn a_prompt_during_a_run_is_refused() {
     assert_eq!(harness.transcript().await, ["U:go", "A:first/Stop"]);
 }
 
-/// B18: so is `continue_run`.
+/// B18: `continue_run` during a run is refused too.
 #[tokio::test(start_paused = true)]
 async fn continue_during_a_run_is_refused() {
     let (harness, gate, run) = in_a_run().await;
@@ -132,7 +130,7 @@ async fn continue_during_a_run_is_refused() {
     assert_eq!((run.await.unwrap().end, harness.model.requests().len()), (RunStatus::Done, 1));
 }
 
-/// B19: continuing after the assistant takes a follow-up that waits, and answers it.
+/// B19: continuing after the assistant takes a waiting follow-up, and answers it.
 #[tokio::test(start_paused = true)]
 async fn continue_takes_a_follow_up_that_waits() {
     let harness = pi([Script::text("1"), Script::text("2")], &[]).await;
@@ -142,7 +140,7 @@ async fn continue_takes_a_follow_up_that_waits() {
     assert_eq!(harness.transcript().await, ["U:go", "A:1/Stop", "U:f", "A:2/Stop"]);
 }
 
-/// B20: with one message at a time, two steers that wait are answered by two requests.
+/// B20: with one message at a time, two waiting steers are answered by two requests.
 #[tokio::test(start_paused = true)]
 async fn continue_answers_two_steers_one_at_a_time() {
     let replies = [Script::text("1"), Script::text("2"), Script::text("3")];
@@ -167,7 +165,7 @@ async fn the_session_id_is_in_every_request() {
     assert_eq!(sent, ["s", "s", "other"]);
 }
 
-/// B22: after a text prompt there are two messages, and nothing streams.
+/// B22: after a text prompt there are two messages, and no message streams.
 #[tokio::test(start_paused = true)]
 async fn nothing_streams_once_a_run_has_ended() {
     let (harness, gate, run) = in_a_run().await;
@@ -200,7 +198,8 @@ async fn a_calculators_result_is_in_the_next_request() {
     assert_eq!(outcome.text, "It is 56088.");
 }
 
-/// B24: an abort during a run ends it; the last message says `aborted`, and the session continues.
+/// B24: an abort during a run ends it. The last message has the status `aborted`, and the session
+/// continues.
 #[tokio::test(start_paused = true)]
 async fn an_aborted_run_leaves_a_usable_session() {
     let mut harness = pi([slow(9, ms(10)), Script::text("ok")], &[]).await;
@@ -225,7 +224,7 @@ async fn the_state_shows_the_message_as_it_grows() {
     assert_eq!(grown, ["w0 ", "w0 w1 ", "w0 w1 w2 "]);
 }
 
-/// B26: with the second prompt the model sees the first turn.
+/// B26: with the second prompt, the model sees the first turn.
 #[tokio::test(start_paused = true)]
 async fn the_model_sees_earlier_turns() {
     let harness = pi([Script::text("Hello, Ann."), Script::text("Ann.")], &[]).await;
@@ -235,8 +234,8 @@ async fn the_model_sees_earlier_turns() {
     assert_eq!(sent, ["I am Ann.", "Hello, Ann.", "Who am I?"]);
 }
 
-/// B27: after an answer with nothing queued there is nothing to continue; after a tool's result
-/// there is.
+/// B27: after an answer with empty queues there is nothing to continue. After a tool's result there
+/// is.
 #[tokio::test(start_paused = true)]
 async fn continue_needs_something_to_answer() {
     let replies =

@@ -25,7 +25,7 @@ async fn a_text_answer_gives_two_messages_and_the_events_of_one_turn() {
     assert_eq!(harness.transcript().await, ["U:hi", "A:hello/Stop"]);
 }
 
-/// Appends a custom message, then does what pi does.
+/// A pattern that appends a custom message, then acts like pi.
 struct Notes;
 
 #[async_trait::async_trait]
@@ -37,7 +37,7 @@ impl BehaviorPattern for Notes {
     }
 }
 
-/// B2: `convert_to_llm` is asked for every request, only what it gives is sent, and the custom
+/// B2: `convert_to_llm` is called for every request. Only its result is sent, and the custom
 /// message stays.
 #[tokio::test(start_paused = true)]
 async fn a_message_that_the_hook_leaves_out_is_kept_and_not_sent() {
@@ -63,7 +63,7 @@ async fn a_message_that_the_hook_leaves_out_is_kept_and_not_sent() {
     );
 }
 
-/// B3: `transform_context` prunes first, and `convert_to_llm` sees what is left.
+/// B3: `transform_context` prunes first, and `convert_to_llm` sees the rest.
 #[tokio::test(start_paused = true)]
 async fn the_transform_hook_comes_before_the_convert_hook() {
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -116,8 +116,8 @@ async fn a_call_runs_once_and_a_second_request_follows() {
     assert_eq!(harness.model.requests().len(), 2);
 }
 
-/// B5: calls of one reply run at the same time, and their results are emitted in the order of
-/// the calls.
+/// B5: calls of one reply run at the same time, and their results are emitted in the order of the
+/// calls.
 #[tokio::test(start_paused = true)]
 async fn the_second_call_starts_before_the_slow_first_one_ends() {
     let tools = [TestTool::new("slow").takes(ms(50)), TestTool::new("fast")];
@@ -139,8 +139,8 @@ async fn the_second_call_starts_before_the_slow_first_one_ends() {
     assert_eq!(order, ["start a", "start b", "end b", "end a", "result a", "result b"]);
 }
 
-/// B6: in a sequential batch a steer skips what has not started, with a result that says so, and is
-/// in the next request.
+/// B6: in a sequential batch a steer skips the calls that have not started, with a result that
+/// reports it. The steer is in the next request.
 #[tokio::test(start_paused = true)]
 async fn a_steer_after_the_first_of_two_tools_skips_the_second() {
     let tool = TestTool::new("x").takes(ms(10)).spec(ToolSpec::sequential);
@@ -161,8 +161,7 @@ async fn a_steer_after_the_first_of_two_tools_skips_the_second() {
     );
 }
 
-/// B7: there is nothing to continue in an empty session, and the error says so before anything is
-/// sent.
+/// B7: an empty session has nothing to continue, and the error says so before a request is sent.
 #[tokio::test(start_paused = true)]
 async fn continue_on_an_empty_history_is_refused() {
     let harness = pi([Script::text("never")], &[]).await;
@@ -172,8 +171,8 @@ async fn continue_on_an_empty_history_is_refused() {
     assert_eq!(harness.model.requests().len(), 0);
 }
 
-/// B8: continuing after the user's message emits the new reply only, not the old message a
-/// second time.
+/// B8: continuing after the user's message emits only the new reply, not the old message a second
+/// time.
 #[tokio::test(start_paused = true)]
 async fn continue_after_a_user_message_emits_only_the_new_reply() {
     let replies = [Script::error(ModelErrorKind::Overloaded, "busy"), Script::text("hello")];
@@ -196,7 +195,7 @@ async fn continue_after_a_user_message_emits_only_the_new_reply() {
     assert_eq!(harness.transcript().await, ["U:hi", "A:hello/Stop"]);
 }
 
-/// Replies, then appends a note; behaves like pi when the run is continued.
+/// A pattern that replies, then appends a note. It behaves like pi when the run is continued.
 struct NotesLast;
 
 #[async_trait::async_trait]
@@ -212,8 +211,8 @@ impl BehaviorPattern for NotesLast {
     }
 }
 
-/// B9: a custom message at the end can be continued where a hook may turn it into a user's; without
-/// the hook it cannot.
+/// B9: a custom message at the end can be continued if a hook turns it into a user's. Without the
+/// hook it cannot.
 #[tokio::test(start_paused = true)]
 async fn continue_after_a_custom_message_needs_a_hook_that_converts_it() {
     let replies = || [Script::text("1"), Script::text("2")];
@@ -237,7 +236,7 @@ async fn continue_after_a_custom_message_needs_a_hook_that_converts_it() {
     assert_eq!(harness.handle.continue_run().await.unwrap_err(), InputError::NothingToContinue);
 }
 
-/// B28: a hook before the call blocks it with a reason for the model, and one after it may replace
+/// B28: a hook before the call blocks it with a reason for the model. A hook after it may replace
 /// the result.
 #[tokio::test(start_paused = true)]
 async fn hooks_before_and_after_a_call_block_it_and_replace_its_result() {
@@ -264,8 +263,7 @@ async fn hooks_before_and_after_a_call_block_it_and_replace_its_result() {
     assert!(sent, "the block reason is an error result");
 }
 
-/// B29: parallel is the default, and the hooks before the calls are asked in source order, one
-/// after the other.
+/// B29: parallel is the default. The hooks before the calls run in source order, one at a time.
 #[tokio::test(start_paused = true)]
 async fn hooks_are_asked_one_after_the_other_and_tools_run_together() {
     let log = Arc::new(Mutex::new(Vec::new()));

@@ -29,8 +29,8 @@ fn decoded(payloads: &[&str]) -> (Vec<ModelEvent>, Progress) {
     (out.into(), progress)
 }
 
-/// B30: a stream aborted half-way keeps its text as `aborted`; the next prompt works, and the model
-/// sees what the user saw.
+/// B30: a stream that is aborted half-way keeps its text as `aborted`. The next prompt works, and
+/// the model sees the same as the user.
 #[tokio::test(start_paused = true)]
 async fn an_aborted_reply_is_kept_and_sent() {
     let mut harness = pi([slow(9, ms(10)), Script::text("ok")], &[]).await;
@@ -43,8 +43,8 @@ async fn an_aborted_reply_is_kept_and_sent() {
     assert_eq!(harness.model.requests()[1].messages.len(), 3);
 }
 
-/// B31: an abort before the first delta ends the run as aborted; no text was streamed, so there is
-/// no message.
+/// B31: an abort before the first delta ends the run as aborted. No text was streamed, so no
+/// message exists.
 #[tokio::test(start_paused = true)]
 async fn an_abort_before_the_first_delta_leaves_no_message() {
     let mut harness = pi([Script::text("never")], &[]).await;
@@ -62,8 +62,7 @@ async fn an_abort_before_the_first_delta_leaves_no_message() {
     assert_eq!(harness.transcript().await, ["U:go"], "and the request does not start another run");
 }
 
-/// B32: messages that say nothing, of the user or the model, neither end a run in an error nor go
-/// on the wire empty.
+/// B32: empty messages, of the user or the model, neither end a run in an error nor are sent.
 #[tokio::test(start_paused = true)]
 async fn empty_messages_are_harmless() {
     let empty = UserMessage::new(vec![]);
@@ -83,8 +82,8 @@ async fn empty_messages_are_harmless() {
     }
 }
 
-/// B33: a call that a crash left without a result gets one, directly after its message, before the
-/// next user message.
+/// B33: a call that a crash left without a result gets one, directly after its message and before
+/// the next user message.
 #[tokio::test(start_paused = true)]
 async fn a_call_without_a_result_gets_one_before_the_next_message() {
     let harness =
@@ -114,9 +113,8 @@ async fn a_failed_reply_is_in_no_request_and_its_calls_do_not_run() {
     assert_eq!((harness.model.requests()[1].messages.len(), tool.ran()), (2, 0));
 }
 
-/// B35: core keeps an id as it came where it is new, of whatever length and letters, and a result
-/// names its call's; to rewrite ids that a provider refuses is its adapter's work, and the adapter
-/// sees calls and results alike.
+/// B35: core keeps a new id unchanged, whatever its length and letters, and a result names its
+/// call's id. Adapters rewrite ids that their provider refuses, and see calls and results alike.
 #[tokio::test(start_paused = true)]
 async fn a_result_names_its_call_whatever_the_id_looks_like() {
     let long = format!("call|{}", "x".repeat(450));
@@ -132,9 +130,9 @@ async fn a_result_names_its_call_whatever_the_id_looks_like() {
     assert!(calls[1] != calls[0] && *calls[2] != json!(""));
 }
 
-/// B36: Chat Completions has no place for thinking, so another model's thinking and signatures
-/// never go out. Formats that have one keep them for the same model, which every message names;
-/// that is for their adapters.
+/// B36: Chat Completions has no field for thinking, so another model's thinking and signatures are
+/// never sent. The adapters of formats with such a field keep them for the same model, which every
+/// message names.
 #[test]
 fn thinking_and_signatures_of_another_model_are_not_sent() {
     let signature = || Some("sig".into());
@@ -152,7 +150,8 @@ fn thinking_and_signatures_of_another_model_are_not_sent() {
     assert!(!text.contains("secret thought") && !text.contains("sig"), "{text}");
 }
 
-/// B37: an unsigned call goes to Gemini 3 with the documented placeholder, and to no other model.
+/// B37: an unsigned call goes to Gemini 3 with the documented placeholder, and to other models
+/// without it.
 #[test]
 fn an_unsigned_call_gets_the_placeholder_with_gemini_3_only() {
     use loopwright_providers::gemini;
@@ -169,7 +168,7 @@ fn an_unsigned_call_gets_the_placeholder_with_gemini_3_only() {
     assert!(!body("gemini-2.5-flash").contains("thoughtSignature"));
 }
 
-/// B38: a call without arguments has the arguments `{}`, from whatever provider it comes.
+/// B38: a call without arguments has the arguments `{}`, from any provider.
 #[tokio::test(start_paused = true)]
 async fn a_call_without_arguments_has_an_empty_object() {
     let mut harness =
@@ -185,7 +184,7 @@ async fn a_call_without_arguments_has_an_empty_object() {
     assert_eq!(statuses(&harness).await, [ResultStatus::Ok]);
 }
 
-/// B39: a stream that ends without an event is an error that is retried below the loop; consumers
+/// B39: a stream that ends without an event is an error that is retried below the loop. Consumers
 /// receive one start.
 #[tokio::test(start_paused = true)]
 async fn an_empty_stream_is_retried_and_consumers_see_one_start() {
@@ -213,7 +212,7 @@ async fn an_empty_stream_is_retried_and_consumers_see_one_start() {
     );
 }
 
-/// B40: text is UTF-8 here, so a lone surrogate can only be an escape in raw JSON: it is an error
+/// B40: text is UTF-8 here, so a lone surrogate can only be an escape in raw JSON. It is an error
 /// result that the model can correct, and the request body is valid.
 #[tokio::test(start_paused = true)]
 async fn a_lone_surrogate_is_an_error_result() {
@@ -228,7 +227,7 @@ async fn a_lone_surrogate_is_an_error_result() {
     assert!(serde_json::from_str::<Value>(sent.as_str().unwrap()).is_ok(), "{sent}");
 }
 
-/// Returns the wait that a refusal with these headers asks for.
+/// Returns the requested wait of a refusal with these headers.
 async fn asked_to_wait(headers: &str) -> Option<Duration> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -252,8 +251,8 @@ async fn asked_to_wait(headers: &str) -> Option<Duration> {
     }
 }
 
-/// B41: the wait that a provider asks for is read in seconds, in milliseconds, as a date and from
-/// the reset of its limits; a header about the retry takes precedence over one about the limits.
+/// B41: a provider's requested wait is read in seconds, in milliseconds, as a date, and from the
+/// reset of its limits. A header about the retry takes precedence over a header about the limits.
 #[tokio::test]
 async fn the_wait_that_a_provider_asks_for_is_understood() {
     let seconds = Duration::from_secs;
@@ -269,8 +268,8 @@ async fn the_wait_that_a_provider_asks_for_is_understood() {
 }
 
 /// B42: a reply ends when its format says so, not when the body closes, and a truncated reply has
-/// the stop reason `length`. Shown for Chat Completions; `response.completed` and
-/// `response.incomplete` are for the Responses adapter.
+/// the stop reason `length`. Shown for Chat Completions. The Responses adapter handles
+/// `response.completed` and `response.incomplete`.
 #[test]
 fn a_reply_ends_with_its_last_event_and_a_cut_one_says_so() {
     let cut = r#"{"choices":[{"index":0,"delta":{"content":"Hel"},"finish_reason":"length"}]}"#;

@@ -1,4 +1,4 @@
-//! Where a replay diverges: what the error says.
+//! Divergences of a replay, and their error messages.
 
 use loopwright_core::testing::{Cassette, CassetteErrorKind};
 
@@ -23,8 +23,8 @@ async fn record(folder: &Folder) {
     record.finish().unwrap();
 }
 
-/// Replays the cassette with other inputs or another agent, and returns the error without the name
-/// of the folder.
+/// Replays the cassette with other inputs or another agent. Returns the error without the name of
+/// the folder.
 async fn error(
     folder: &Folder,
     agent: AgentBuilder,
@@ -64,7 +64,7 @@ async fn a_changed_prompt_is_shown_as_a_diff() {
     assert_eq!(text, format!("{expected}{ADVICE}"));
 }
 
-/// C176: Changed messages and options of a later request.
+/// C176: Changed messages and options of a later request are shown.
 #[tokio::test(start_paused = true)]
 async fn a_changed_message_and_a_changed_option_are_shown() {
     let folder = Folder::new();
@@ -85,7 +85,7 @@ async fn a_changed_message_and_a_changed_option_are_shown() {
     assert!(text.contains("\n+ temperature: 0.7\n+ thinking: high\n"), "{text}");
 }
 
-/// C176: A call with other arguments, because a hook rewrites them.
+/// C176: A call with other arguments is shown, here because a hook rewrites them.
 #[tokio::test(start_paused = true)]
 async fn a_call_with_other_arguments_is_shown() {
     let folder = Folder::new();
@@ -105,7 +105,7 @@ async fn a_call_with_other_arguments_is_shown() {
     assert_eq!(text, format!("{expected}{ADVICE}"));
 }
 
-/// C176: The same request once more than it was recorded.
+/// C176: A request that is sent more often than recorded is named.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_sent_once_more_is_named() {
     let folder = Folder::new();
@@ -131,7 +131,7 @@ async fn a_request_that_is_sent_once_more_is_named() {
     assert_eq!(text, expected);
 }
 
-/// C176: A request more than the cassette has.
+/// C176: An additional request is shown.
 #[tokio::test(start_paused = true)]
 async fn a_request_more_is_shown() {
     let folder = Folder::new();
@@ -154,7 +154,7 @@ async fn a_request_more_is_shown() {
     assert_eq!(text, format!("{expected}{ADVICE}"));
 }
 
-/// C176: What the agent did not do is listed.
+/// C176: Exchanges that were not replayed are listed.
 #[tokio::test(start_paused = true)]
 async fn what_was_not_replayed_is_listed() {
     let folder = Folder::new();

@@ -22,7 +22,7 @@ fn refused(folder: &Folder) -> String {
     error.to_string().replace(&*folder.path().to_string_lossy(), "FILE")
 }
 
-/// C180: The same run gives the same bytes, in which a request has only what is new.
+/// C180: The same run gives the same bytes. A request contains only its new parts.
 #[tokio::test(start_paused = true)]
 async fn the_same_run_gives_the_same_file() {
     let (one, two) = (Folder::new(), Folder::new());
@@ -56,7 +56,7 @@ async fn only_the_owner_can_read_it() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
-/// Suspends for a login, and then only says that it is done.
+/// A tool that suspends for a login, and then only reports that it is done.
 struct Login(Arc<ToolSpec>);
 
 #[async_trait::async_trait]
@@ -73,7 +73,7 @@ impl Tool for Login {
     }
 }
 
-/// C180: The answer to a secret question, and what was decided for a tool, are not in it.
+/// C180: The file contains neither the answer to a secret question nor the decisions for a tool.
 #[tokio::test(start_paused = true)]
 async fn it_contains_no_decision() {
     let folder = Folder::new();
@@ -104,7 +104,7 @@ async fn it_contains_no_decision() {
     assert!(!text.contains("hunter2"), "{text}");
 }
 
-/// C180: A file is not written over.
+/// C180: A file is not overwritten.
 #[tokio::test(start_paused = true)]
 async fn an_existing_file_is_not_overwritten() {
     let folder = Folder::new();
@@ -118,7 +118,7 @@ async fn an_existing_file_is_not_overwritten() {
     assert_eq!((error.to_string(), folder.text()), (expected, before));
 }
 
-/// C180: A file that was cut off, at any byte, is not replayed.
+/// C180: A file that was cut off at any byte is not replayed.
 #[tokio::test(start_paused = true)]
 async fn a_file_that_was_cut_off_is_refused() {
     let folder = Folder::new();
@@ -161,7 +161,7 @@ fn other_files_are_refused() {
     }
 }
 
-/// C180: What happens after the end of the recording fails instead of being left out.
+/// C180: Anything after the end of the recording fails instead of being left out.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_recorded_after_the_end() {
     let folder = Folder::new();

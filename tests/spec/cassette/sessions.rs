@@ -1,4 +1,4 @@
-//! Several sessions in a cassette: of one agent, of several agents, of sub-agents; and sources of
+//! Several sessions in a cassette: of one agent, of several agents, of sub-agents. Also sources of
 //! tools.
 
 use loopwright_core::testing::Cassette;
@@ -6,7 +6,7 @@ use loopwright_core::testing::Cassette;
 use super::*;
 
 /// Builds an agent with two sub-agents that work at the same time and call a tool that needs an
-/// approval; the second one is the first to be ready.
+/// approval. The second one is ready first.
 fn with_sub_agents(models: [ScriptedModel; 3], pay: &TestTool) -> AgentBuilder {
     let [root, slow, fast] = models;
     let child = |model| {
@@ -85,8 +85,8 @@ async fn a_divergence_in_a_sub_agent_names_it() {
     assert!(error.contains("\n-   A tool of a test.\n+   Pays.\n"), "{error}");
 }
 
-/// C178: Two sessions with random ids, which are others in the replay, in another order; and the
-/// sessions of two agents.
+/// C178: Sessions are found although their random ids and their order differ in the replay, and
+/// also the sessions of two agents.
 #[tokio::test(start_paused = true)]
 async fn sessions_are_found_by_what_they_begin_with() {
     let folder = Folder::new();
@@ -113,7 +113,7 @@ async fn sessions_are_found_by_what_they_begin_with() {
     assert!(text.contains(r##""session":"#1""##) && text.contains(r##""session":"#3""##), "{text}");
 }
 
-/// Lists a tool, and another one from the second time on.
+/// A source with one tool, and another one from the second listing on.
 struct Plugins(std::sync::atomic::AtomicUsize, TestTool);
 
 #[async_trait::async_trait]
@@ -159,7 +159,7 @@ async fn sources_of_tools_are_not_asked_in_a_replay() {
     assert_eq!(replayed, recorded);
 }
 
-/// C174: A source whose tool has a predicate cannot be recorded, and says so.
+/// C174: A source whose tool has a predicate cannot be recorded. The error says so.
 #[tokio::test(start_paused = true)]
 async fn a_predicate_of_a_source_cannot_be_recorded() {
     let folder = Folder::new();

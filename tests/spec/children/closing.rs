@@ -1,11 +1,11 @@
-//! What closes sub-agents: aborts, and messages instead of decisions.
+//! Events that close sub-agents: aborts, and messages instead of decisions.
 
 use loopwright_core::GenericAgent;
 
 use super::{Family, results, until};
 use crate::kit::*;
 
-/// C161: An abort closes sub-agents that wait and those that work; nothing more is asked.
+/// C161: An abort closes waiting and working sub-agents. No further request is sent.
 #[tokio::test(start_paused = true)]
 async fn an_abort_closes_all_of_them() {
     let family = Family::new();
@@ -34,7 +34,7 @@ async fn an_abort_closes_all_of_them() {
     }
 }
 
-/// C161: While all wait, an abort closes them, too, and a decision comes too late.
+/// C161: An abort also closes them while all wait, and a later decision comes too late.
 #[tokio::test(start_paused = true)]
 async fn an_abort_at_rest_closes_those_that_wait() {
     let family = Family::new();
@@ -50,8 +50,8 @@ async fn an_abort_at_rest_closes_those_that_wait() {
     assert!(SessionLog::of(&family.log("root/m2.3").await).pending().is_empty());
 }
 
-/// C161: A message instead of decisions closes the sub-agents that wait, except where a decision
-/// was made.
+/// C161: A message instead of decisions closes the waiting sub-agents, except where a decision was
+/// made.
 #[tokio::test(start_paused = true)]
 async fn a_message_closes_those_that_wait_for_decisions() {
     let family = Family::new();
@@ -73,7 +73,7 @@ async fn a_message_closes_those_that_wait_for_decisions() {
     check_log(&family.log("root").await).unwrap();
 }
 
-/// C161: After a message that replaces them, decisions come too late.
+/// C161: Decisions after a message that replaces them come too late.
 #[tokio::test(start_paused = true)]
 async fn a_decision_after_a_message_is_refused() {
     let family = Family::new();
@@ -91,8 +91,8 @@ async fn a_decision_after_a_message_is_refused() {
     assert_eq!(late, Err(InputError::NotPending("b~p".into())));
 }
 
-/// C161: Once an abort is acknowledged, no sub-agent sends a request or starts a call, also where
-/// the abort has not arrived.
+/// C161: Once an abort is acknowledged, no sub-agent sends a request or starts a call, even if the
+/// abort has not reached it yet.
 #[tokio::test(start_paused = true)]
 async fn nothing_starts_after_an_abort_is_acknowledged() {
     let family = Family::new();

@@ -54,8 +54,8 @@ impl SessionStore for Failing {
     }
 }
 
-/// C165: If the log of the root cannot be written, its sub-agents are stopped, or stop where they
-/// are if even that fails. Both are found when the root is continued.
+/// C165: If the log of the root cannot be written, its sub-agents are stopped. If even that fails,
+/// they stop where they are. Both are found when the root is continued.
 #[tokio::test(start_paused = true)]
 async fn sub_agents_stop_when_the_log_of_the_root_fails() {
     for (steers, expected) in [(1, ResultStatus::Aborted), (2, ResultStatus::Ok)] {

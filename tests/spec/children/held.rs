@@ -6,8 +6,8 @@ use loopwright_core::{GenericAgent, RunContext, SessionStore};
 use super::Family;
 use crate::kit::*;
 
-/// C400: Sub-agents that only wait for decisions keep no input from being held: they do nothing
-/// that could be further than the log says.
+/// C400: Sub-agents that only wait for decisions do not prevent inputs from being held: they do
+/// nothing that the log could lack.
 #[tokio::test(start_paused = true)]
 async fn sub_agents_that_wait_keep_no_input_from_being_held() {
     let family = Family::new();
@@ -59,7 +59,7 @@ impl SessionStore for WithoutChildren {
     }
 }
 
-/// C397: An owner that cannot read how far a sub-agent has come ends, and does nothing.
+/// C397: An owner that cannot read the progress of a sub-agent ends, and does nothing.
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_sub_agent_cannot_be_read_is_not_continued() {
     let family = Family::new();

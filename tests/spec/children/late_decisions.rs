@@ -5,12 +5,12 @@ use loopwright_core::{RunContext, SessionStore};
 use super::{Family, approve, pending_calls, results};
 use crate::kit::*;
 
-/// A store whose sessions of sub-agents close when a gate is open.
+/// A store in which the sessions of sub-agents close when a gate opens.
 #[derive(Clone)]
 struct SlowToClose {
     store: InMemoryStore,
     gate: Gate,
-    /// Opened when the first of them is being closed.
+    /// A gate that opens when the first of them is being closed.
     is_closing: Gate,
 }
 

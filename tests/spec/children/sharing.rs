@@ -1,11 +1,11 @@
-//! What sub-agents share with the root: budgets, events, steers.
+//! Shared resources of sub-agents and the root: budgets, events, steers.
 
 use loopwright_core::{GenericAgent, SessionStore};
 
 use super::{Family, approve, child_replies, pending_calls, results, root_replies, until};
 use crate::kit::*;
 
-/// C162: What sub-agents use counts for the root, once, also with what they used before a restart.
+/// C162: The usage of sub-agents counts for the root, once, including their usage before a restart.
 #[tokio::test(start_paused = true)]
 async fn the_use_of_sub_agents_counts_for_the_root() {
     let family = Family::new();
@@ -26,8 +26,8 @@ async fn the_use_of_sub_agents_counts_for_the_root() {
     assert_eq!((spent.turns, spent.tokens), (8, 880));
 }
 
-/// C162: What is left is divided by the sub-agents that start together. For one that gets nothing,
-/// the result says so.
+/// C162: Sub-agents that start together divide the rest of the budget. The result of a sub-agent
+/// that gets no share says so.
 #[tokio::test(start_paused = true)]
 async fn sub_agents_share_what_is_left() {
     let family = Family::new();
@@ -56,7 +56,8 @@ async fn sub_agents_share_what_is_left() {
     family.close(handle, events).await;
 }
 
-/// C163: Subscribers to the tree get the events of all sessions, also of those that work already.
+/// C163: Subscribers to the tree get the events of all sessions, including sessions that already
+/// work.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_sub_agents_can_be_read() {
     let family = Family::new();
@@ -80,8 +81,8 @@ async fn the_events_of_sub_agents_can_be_read() {
     drop((handle, late));
 }
 
-/// C163: A late reader gets what its session streams from the beginning, and from then on the
-/// events of sub-agents that work already.
+/// C163: A late reader gets the stream of its session from the beginning, and from then on the
+/// events of sub-agents that already work.
 #[tokio::test(start_paused = true)]
 async fn a_late_reader_joins_the_tree() {
     let family = Family::new();
@@ -107,7 +108,7 @@ async fn a_late_reader_joins_the_tree() {
     }
 }
 
-/// C163: A steer can be sent to a sub-agent that works.
+/// C163: A steer can be sent to a working sub-agent.
 #[tokio::test(start_paused = true)]
 async fn a_sub_agent_that_works_can_be_steered() {
     let family = Family::new();

@@ -1,10 +1,10 @@
-//! Compactions that are requested, that are cut off, and crashes during them.
+//! Requested compactions, compactions that are cut off, and crashes during them.
 
 use super::*;
 use loopwright_core::testing::{check_log, check_transcript};
 
-/// C86: a compaction that is requested at rest is a separate run; without anything to compact, no
-/// run starts.
+/// C86: a compaction requested at rest is a separate run. If there is nothing to compact, no run
+/// starts.
 #[tokio::test(start_paused = true)]
 async fn a_compaction_can_be_requested_at_rest() {
     let mut script = replies(1..4);
@@ -31,8 +31,8 @@ async fn a_compaction_can_be_requested_at_rest() {
     harness.check().await;
 }
 
-/// C86: a compaction that fails changes nothing and returns an error, as does an agent without a
-/// policy. A reply that does not fit its schema is not retried.
+/// C86: a compaction that fails, or an agent without a policy, changes nothing and returns an
+/// error. A reply that does not match its schema is not retried.
 #[tokio::test(start_paused = true)]
 async fn a_requested_compaction_that_fails_changes_nothing() {
     let harness = pi([Script::text("r1")], &[]).await;
@@ -62,8 +62,8 @@ async fn a_requested_compaction_that_fails_changes_nothing() {
     harness.check().await;
 }
 
-/// C86: a compaction that is requested within a run is done before the next request, or right after
-/// the run; while actions are pending it is refused.
+/// C86: a compaction requested within a run is done before the next request, or right after the
+/// run. It is refused while actions are pending.
 #[tokio::test(start_paused = true)]
 async fn a_compaction_can_be_requested_within_a_run() {
     let (gate, last) = (Gate::new(), Gate::new());
@@ -111,7 +111,7 @@ async fn a_compaction_can_be_requested_within_a_run() {
     harness.check().await;
 }
 
-/// C86: a steer during a compaction is answered in the same run; an interrupt cuts off the summary.
+/// C86: a steer during a compaction is answered in the same run. An interrupt cuts off the summary.
 #[tokio::test(start_paused = true)]
 async fn a_steer_during_a_compaction_is_answered() {
     for (urgency, replaced) in [(Urgency::AfterTurn, 3), (Urgency::Interrupt, 0)] {
@@ -158,7 +158,7 @@ async fn a_steer_during_a_compaction_is_answered() {
 }
 
 /// C86: an interrupt during the summary for a request cuts off the summary and leaves out no
-/// message; the steer is in the next request.
+/// message. The steer is in the next request.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_during_the_summary_of_a_request_leaves_nothing_out() {
     let gate = Gate::new();
@@ -178,7 +178,7 @@ async fn an_interrupt_during_the_summary_of_a_request_leaves_nothing_out() {
     harness.check().await;
 }
 
-/// C86: an abort or the time limit cuts off a compaction; nothing has changed, and the session is
+/// C86: an abort or the time limit cuts off a compaction. Nothing has changed, and the session is
 /// usable.
 #[tokio::test(start_paused = true)]
 async fn an_abort_or_the_time_limit_cuts_off_a_compaction() {
@@ -211,7 +211,8 @@ async fn an_abort_or_the_time_limit_cuts_off_a_compaction() {
 }
 
 /// C86 C87: a steer during a compaction is answered completely in its run: with a batch of calls,
-/// and with a retry if the reply does not fit its schema; also after a crash after any entry.
+/// and with a retry if the reply does not match its schema. This also holds after a crash at any
+/// entry.
 #[tokio::test(start_paused = true)]
 async fn a_steer_during_a_compaction_is_answered_completely_also_after_a_crash() {
     let schema = || OutputSchema::new("o", json!({ "type": "object" }));
@@ -278,8 +279,8 @@ async fn a_steer_during_a_compaction_is_answered_completely_also_after_a_crash()
     }
 }
 
-/// C87: a session with compactions continues after a crash after any entry; at most a summary is
-/// lost, which is requested again. The events of its log are those that were emitted.
+/// C87: a session with compactions continues after a crash at any entry. At most a summary is lost,
+/// which is requested again. The log yields the emitted events.
 #[tokio::test(start_paused = true)]
 async fn a_session_with_compactions_cut_after_every_entry_continues() {
     let mut script = replies(1..4);

@@ -1,4 +1,4 @@
-//! What the estimate counts of requests in a role.
+//! The estimated size of requests in a role.
 
 use std::sync::Mutex;
 
@@ -6,7 +6,7 @@ use loopwright_core::pattern::Profile;
 
 use super::*;
 
-/// Records the estimated size of each request, and replaces nothing.
+/// A policy that records the estimated size of each request, and replaces nothing.
 #[derive(Clone, Default)]
 struct Sizes(Arc<Mutex<Vec<u64>>>);
 
@@ -26,7 +26,7 @@ impl CompactionPolicy for Sizes {
     }
 }
 
-/// Answers with a profile.
+/// A pattern that answers with a profile.
 struct InRole(Profile);
 
 #[loopwright_core::async_trait]
@@ -36,7 +36,7 @@ impl BehaviorPattern for InRole {
     }
 }
 
-/// C83: the estimate counts the system prompt and the instructions of the role that answers.
+/// C83: the estimate counts the system prompt and the instructions of the answering role.
 #[tokio::test(start_paused = true)]
 async fn the_prompt_of_a_role_is_counted() {
     let mut found = Vec::new();

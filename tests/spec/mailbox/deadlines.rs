@@ -1,12 +1,12 @@
-//! Deadlines of pending actions. The rules are those that a model checker found; each test fails
-//! without its rule.
+//! Deadlines of pending actions. A model checker found the rules necessary. Each test fails without
+//! its rule.
 
 use super::kit::{Owner, SharedSession};
 use super::{ACCEPTED, decision, end, refused, until_receipt};
 use crate::kit::*;
 
-/// An agent whose call `a` of the tool `pay` is denied, or approved, one second after it became
-/// pending.
+/// Returns an agent whose call `a` of the tool `pay` is denied, or approved, one second after it
+/// became pending.
 fn agent(shared: &SharedSession, pay: &TestTool, options: ActionOptions) -> GenericAgent {
     agent_with([calls(&["pay"]), Script::text("ok")], shared, pay, options)
 }
@@ -32,7 +32,7 @@ async fn run(agent: &GenericAgent, owner: Owner) -> (AgentHandle, EventStream) {
     agent.run(RunContext::new().session("s").memory(owner)).await.unwrap()
 }
 
-/// Returns the decisions in the log: who decided, and what.
+/// Returns the decisions in the log, with their authors.
 fn decisions(shared: &SharedSession) -> Vec<(String, &'static str)> {
     let entries = shared.entries();
     let decided = entries.iter().filter_map(|entry| match entry {
@@ -48,7 +48,7 @@ fn by(name: &str, decision: &'static str) -> Vec<(String, &'static str)> {
     vec![(name.to_owned(), decision)]
 }
 
-/// A session whose call waits, and the pending action.
+/// Returns a session whose call waits, and the pending action.
 async fn waiting(
     shared: &SharedSession,
     agent: &GenericAgent,
@@ -59,7 +59,7 @@ async fn waiting(
     (handle, events, action)
 }
 
-/// C235: an owner at rest takes the default decision at the deadline, once, as `system`; the tool
+/// C235: an owner at rest takes the default decision at the deadline, once, as `system`. The tool
 /// and the model see it.
 #[tokio::test(start_paused = true)]
 async fn an_owner_at_rest_takes_the_default_at_the_deadline() {
@@ -86,8 +86,8 @@ async fn an_owner_at_rest_takes_the_default_at_the_deadline() {
     }
 }
 
-/// C235: the default is an append that requires the call to be pending: an owner that was replaced
-/// takes none.
+/// C235: the default is an append that requires the call to be pending, so an owner that was
+/// replaced takes no default.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_was_replaced_takes_no_default() {
     let (shared, pay) = (SharedSession::opened(), TestTool::new("pay"));
@@ -101,11 +101,12 @@ async fn an_owner_that_was_replaced_takes_no_default() {
     end(handle, events).await;
 }
 
-/// C236: a decision is in time if it was posted before the deadline, whenever it is read, and the
-/// owner reads its mailbox before it takes the default.
+/// C236: a decision posted before the deadline is in time, whenever it is read. The owner reads its
+/// mailbox before it takes the default.
 #[tokio::test(start_paused = true)]
 async fn a_decision_that_was_posted_in_time_wins() {
-    // The owner has the session open and no hint, or is gone and comes back after the deadline.
+    // The owner has opened the session and gets no hint, or has left and returns after the
+    // deadline.
     for leaves in [false, true] {
         let (shared, pay) = (SharedSession::opened(), TestTool::new("pay"));
         let agent = agent(&shared, &pay, ActionOptions::new());
@@ -129,8 +130,8 @@ async fn a_decision_that_was_posted_in_time_wins() {
     }
 }
 
-/// C236: a decision that was posted at the deadline or after it is refused, whoever sends it and
-/// although the default was not taken yet.
+/// C236: a decision posted at the deadline or later is refused, whoever sends it, even if the
+/// default was not taken yet.
 #[tokio::test(start_paused = true)]
 async fn a_decision_after_the_deadline_is_refused() {
     let (shared, pay) = (SharedSession::opened(), TestTool::new("pay"));
@@ -148,7 +149,7 @@ async fn a_decision_after_the_deadline_is_refused() {
     end(handle, events).await;
 }
 
-/// C236: nobody may decide after the deadline, also while the default cannot be written; it is
+/// C236: nobody may decide after the deadline, even while the default cannot be written. It is
 /// written when that is possible again.
 #[tokio::test(start_paused = true)]
 async fn while_the_default_cannot_be_written_no_late_decision_is_accepted() {
@@ -214,7 +215,7 @@ async fn a_session_without_a_mailbox_has_deadlines() {
     assert_eq!((statuses(&harness).await, pay.ran()), (vec![ResultStatus::Denied], 0));
 }
 
-/// C235: a deadline fires during a run too, while other calls run.
+/// C235: a deadline also fires during a run, while other calls run.
 #[tokio::test(start_paused = true)]
 async fn a_deadline_fires_while_other_calls_run() {
     let shared = SharedSession::opened();
@@ -241,8 +242,8 @@ async fn a_deadline_fires_while_other_calls_run() {
     end(handle, events).await;
 }
 
-/// C237: wherever a process is killed, the default is taken exactly once, and the tool runs once at
-/// most: the log is cut after every entry, and continued by a process that starts after the
+/// C237: wherever a process is killed, the default is taken exactly once, and the tool runs at most
+/// once. The log is cut after every entry, and continued by a process that starts after the
 /// deadline.
 #[tokio::test(start_paused = true)]
 async fn a_kill_at_any_entry_leaves_one_default_decision() {
@@ -275,7 +276,7 @@ async fn a_kill_at_any_entry_leaves_one_default_decision() {
     }
 }
 
-/// A session whose sub-agent waits for the approval of `pay` by two principals, within a second.
+/// Returns a session whose sub-agent waits for two principals to approve `pay`, within a second.
 async fn waiting_sub_agent(
     store: &InMemoryStore,
     pay: &TestTool,
@@ -308,8 +309,7 @@ async fn approve(handle: &AgentHandle, action: &ExternalAction, by: &str) {
     handle.send(InputEvent::ExternalActionResult(approval)).await.unwrap();
 }
 
-/// C237: a sub-agent's call has the deadline of its tool, and the session at the root takes the
-/// default, once.
+/// C237: a sub-agent's call has the deadline of its tool. The root session takes the default, once.
 #[tokio::test(start_paused = true)]
 async fn the_root_takes_the_default_for_a_sub_agent() {
     let (store, pay) = (InMemoryStore::new(), TestTool::new("pay"));

@@ -6,7 +6,7 @@ fn opened(epoch: u64) -> LogEntry {
     LogEntry::Opened { epoch, time: 1, parent: None, owner: None }
 }
 
-/// The session of two owners that were killed when they took an input, which waits.
+/// Returns a session with a waiting input whose two owners were killed when they took it.
 fn with_pill() -> SharedSession {
     let takes = || LogEntry::Owner { note: OwnerNote::TakesMail };
     let shared = SharedSession::with(vec![opened(1), takes(), opened(2), takes()]);
@@ -20,8 +20,8 @@ fn info(shared: &SharedSession, unread: u64) -> SessionInfo {
     info
 }
 
-/// C400: An owner at rest notes that it takes an input before it does. After two owners that were
-/// lost then, what is in the mailbox stays there, in its order, and the session says so.
+/// C400: An owner at rest notes that it takes an input before it does. If two owners were lost
+/// then, the mailbox keeps its inputs, in order, and the session reports that.
 #[tokio::test(start_paused = true)]
 async fn what_ends_every_process_that_takes_it_stays_in_the_mailbox() {
     let shared = with_pill();
@@ -51,7 +51,7 @@ async fn what_ends_every_process_that_takes_it_stays_in_the_mailbox() {
     assert_eq!(info(&shared, 0).held, None);
 }
 
-/// C400: An abort refuses what waits before it, and the session works again.
+/// C400: An abort refuses the inputs that waited before it, and the session works again.
 #[tokio::test(start_paused = true)]
 async fn an_abort_refuses_what_is_held() {
     let shared = with_pill();
@@ -71,7 +71,7 @@ async fn an_abort_refuses_what_is_held() {
     );
 }
 
-/// C400: An abort does not refuse a copy of an input that the log has: its sender learns that.
+/// C400: An abort does not refuse a copy of a logged input. Its sender learns that it was accepted.
 #[tokio::test(start_paused = true)]
 async fn an_abort_does_not_refuse_a_copy_of_what_was_accepted() {
     let pill = request("pill", "Kill.");
@@ -96,7 +96,7 @@ async fn an_abort_does_not_refuse_a_copy_of_what_was_accepted() {
     assert!(shared.entries().contains(&withdrawn));
 }
 
-/// C400: Nor what a handle sends at the same time.
+/// C400: An abort does not refuse an input that a handle sends at the same time.
 #[tokio::test(start_paused = true)]
 async fn an_abort_does_not_refuse_what_a_handle_sends_too() {
     let shared = with_pill();
@@ -114,7 +114,8 @@ async fn an_abort_does_not_refuse_what_a_handle_sends_too() {
     );
 }
 
-/// C400: Nor a message to a sub-agent: its log may have it. It is answered like any other.
+/// C400: An abort does not refuse a message to a sub-agent, whose log may have it. The message is
+/// answered like any other.
 #[tokio::test(start_paused = true)]
 async fn an_abort_does_not_refuse_a_message_to_a_sub_agent() {
     let shared = with_pill();
@@ -129,7 +130,7 @@ async fn an_abort_does_not_refuse_a_message_to_a_sub_agent() {
     assert_eq!(shared.receipts(), [refused(InputError::Dropped), late]);
 }
 
-/// C400: An abort that cannot refuse what waits fails, and what waits is held as before.
+/// C400: An abort fails if it cannot refuse the waiting inputs. They are held as before.
 #[tokio::test(start_paused = true)]
 async fn an_abort_that_cannot_refuse_what_is_held_fails() {
     let shared = with_pill();
@@ -149,8 +150,8 @@ async fn an_abort_that_cannot_refuse_what_is_held_fails() {
     assert_eq!(info(&shared, 0).held, None);
 }
 
-/// C397: An owner that cannot read whether work has to be held does none of it. The next one holds
-/// it.
+/// C397: An owner that cannot read whether work has to be held does none of it. The next owner
+/// holds it.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_taken_before_it_is_known_whether_it_is_held() {
     let shared = with_pill();
@@ -166,7 +167,7 @@ async fn nothing_is_taken_before_it_is_known_whether_it_is_held() {
     assert_eq!(info(&shared, 1).held.map(|held| held.unread), Some(1));
 }
 
-/// C400: What is held does not count decisions, so that one which comes later is due.
+/// C400: The held state does not count decisions, so a later decision is due.
 #[tokio::test(start_paused = true)]
 async fn a_decision_that_changes_nothing_hides_no_later_one() {
     let shared = with_pill();
@@ -196,7 +197,7 @@ async fn a_held_session_whose_log_fails_ends() {
     assert_eq!((shared.inputs(), shared.receipts()), (vec![], vec![None, None]));
 }
 
-/// C400: While work is held, no deadline passes: the default would continue it.
+/// C400: While work is held, no deadline passes, because the default would continue it.
 #[tokio::test(start_paused = true)]
 async fn no_default_is_taken_while_work_is_held() {
     let (shared, pay) = (SharedSession::opened(), TestTool::new("pay"));
@@ -228,7 +229,7 @@ async fn no_default_is_taken_while_work_is_held() {
     assert!(!shared.entries().iter().any(is_decided) && shared.receipts() == [None]);
 }
 
-/// C400: An input that an owner has refused, and an owner that leaves, are no loss.
+/// C400: An input that an owner has refused, and an owner that leaves, do not count as losses.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_leaves_after_a_refusal_is_no_loss() {
     let shared = SharedSession::opened();

@@ -13,7 +13,7 @@ use crate::kit::*;
 pub(crate) struct SharedSession {
     state: Arc<Mutex<State>>,
     posted: Arc<Notify>,
-    /// When the clock of the store was zero.
+    /// The time at which the clock of the store was zero.
     started: Instant,
 }
 
@@ -22,12 +22,12 @@ struct State {
     entries: Vec<LogEntry>,
     mail: Vec<(InputId, Option<PostedInput>, Option<InputReceipt>)>,
     owners: u64,
-    /// How many appends were paused.
+    /// The number of appends that were paused.
     paused: usize,
 }
 
 impl SharedSession {
-    /// Returns a session with an entry.
+    /// Returns a session with one entry.
     pub(crate) fn opened() -> Self {
         let (state, posted) = Default::default();
         let shared = SharedSession { state, posted, started: Instant::now() };
@@ -61,7 +61,7 @@ impl SharedSession {
         }
     }
 
-    /// Returns how many appends were paused.
+    /// Returns the number of appends that were paused.
     pub(crate) fn paused(&self) -> usize {
         self.state.lock().unwrap().paused
     }
@@ -84,14 +84,14 @@ impl SharedSession {
         self.state.lock().unwrap().entries.clone()
     }
 
-    /// Returns the ids of the inputs in the log that were not generated, in order.
+    /// Returns the ids of the inputs in the log, in order, without generated ids.
     pub(crate) fn inputs(&self) -> Vec<String> {
         let entries = self.entries();
         let ids = entries.iter().filter_map(|entry| entry.input()).map(|id| id.to_string());
         ids.filter(|id| !id.starts_with("input-")).collect()
     }
 
-    /// Returns the receipts of the inputs that were posted, in order.
+    /// Returns the receipts of the posted inputs, in order.
     pub(crate) fn receipts(&self) -> Vec<Option<InputReceipt>> {
         let state = self.state.lock().unwrap();
         let posted = state.mail.iter().filter(|(_, input, _)| input.is_some());
@@ -111,7 +111,7 @@ pub(crate) struct Owner {
     hints: bool,
     receipts: bool,
     max_entries: u64,
-    /// The position of an append that is paused, and what ends the pause.
+    /// The position of an append that is paused, and the signal that ends the pause.
     pause: Option<(u64, Arc<Notify>)>,
     lock: tokio::sync::Mutex<()>,
     receipt_time: Duration,
@@ -119,37 +119,37 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Loses the hints of posted inputs.
+    /// Drops the hints of posted inputs.
     pub(crate) fn without_hints(mut self) -> Self {
         self.hints = false;
         self
     }
 
-    /// Cannot write receipts.
+    /// Makes writing receipts fail.
     pub(crate) fn without_receipts(mut self) -> Self {
         self.receipts = false;
         self
     }
 
-    /// Fails to read the mailbox this often.
+    /// Makes the first `reads` reads of the mailbox fail.
     pub(crate) fn failing_reads(self, reads: usize) -> Self {
         self.failing_reads.store(reads, Ordering::Relaxed);
         self
     }
 
-    /// Takes this long to write a receipt.
+    /// Sets the time for writing a receipt.
     pub(crate) fn slow(mut self, receipt_time: Duration) -> Self {
         self.receipt_time = receipt_time;
         self
     }
 
-    /// Is paused when it appends at this position.
+    /// Pauses the append at position `entry` until `resume`.
     pub(crate) fn paused_at(mut self, entry: u64, resume: Arc<Notify>) -> Self {
         self.pause = Some((entry, resume));
         self
     }
 
-    /// Cannot append when the log has this many entries.
+    /// Makes appends fail once the log has this many entries.
     pub(crate) fn failing_after(mut self, entries: u64) -> Self {
         self.max_entries = entries;
         self

@@ -1,4 +1,4 @@
-//! Owners that are asked to leave, that are paused or replaced, and that get no hints.
+//! Owners that are asked to leave, paused or replaced, and owners without hints.
 
 use tokio::sync::Notify;
 
@@ -15,8 +15,8 @@ fn epoch(shared: &SharedSession) -> u64 {
     SessionLog::of(&shared.entries()).epoch()
 }
 
-/// C274: an idle owner that is asked for its session leaves: its streams end as moved, its handles
-/// fail, and what is posted afterwards waits for the next owner.
+/// C274: an idle owner that is asked for its session leaves. Its streams end as moved, its handles
+/// fail, and later posts wait for the next owner.
 #[tokio::test(start_paused = true)]
 async fn an_idle_owner_releases_its_session() {
     let shared = SharedSession::opened();
@@ -39,8 +39,8 @@ async fn an_idle_owner_releases_its_session() {
     end(handle, events).await;
 }
 
-/// C274: an owner that works, or is about to, keeps its session and says that a run is in progress.
-/// A request that names an earlier owner changes nothing.
+/// C274: an owner that works, or is about to, keeps its session and reports that a run is in
+/// progress. A request that names an earlier owner changes nothing.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_works_keeps_its_session() {
     let shared = SharedSession::opened();
@@ -64,8 +64,8 @@ async fn an_owner_that_works_keeps_its_session() {
     end(handle, events).await;
 }
 
-/// C271: a compaction that is posted has its receipt when it is done; one that fails is refused,
-/// with its reason.
+/// C271: a posted compaction has its receipt when it is done. If it fails, it is refused with the
+/// reason.
 #[tokio::test(start_paused = true)]
 async fn a_compaction_can_be_posted() {
     let shared = SharedSession::opened();
@@ -95,7 +95,7 @@ async fn a_compaction_can_be_posted() {
     end(handle, events).await;
 }
 
-/// C271: a compaction whose owner was killed while it ran is completed by the next owner.
+/// C271: if the owner of a compaction is killed, the next owner completes it.
 #[tokio::test(start_paused = true)]
 async fn a_posted_compaction_outlives_its_owner() {
     let shared = SharedSession::opened();
@@ -121,7 +121,7 @@ async fn a_posted_compaction_outlives_its_owner() {
     drop((handle, events));
 }
 
-/// C275: an owner at rest reads its mailbox from time to time, since a hint can be lost.
+/// C275: an owner at rest reads its mailbox from time to time, because a hint can be lost.
 #[tokio::test(start_paused = true)]
 async fn an_idle_owner_reads_its_mailbox_without_a_hint() {
     let shared = SharedSession::opened();
@@ -136,7 +136,7 @@ async fn an_idle_owner_reads_its_mailbox_without_a_hint() {
     end(handle, events).await;
 }
 
-/// C276: a row that two owners have read is delivered once: the paused one cannot append.
+/// C276: a row that two owners have read is delivered once, because the paused one cannot append.
 #[tokio::test(start_paused = true)]
 async fn a_row_that_two_owners_read_is_delivered_once() {
     let shared = SharedSession::opened();
@@ -157,7 +157,7 @@ async fn a_row_that_two_owners_read_is_delivered_once() {
 }
 
 /// C276: an owner that is replaced while it writes a refusal has refused nothing, at rest and
-/// during a run: the input can be accepted by the next one.
+/// during a run. The next owner can accept the input.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_is_replaced_while_it_refuses_has_refused_nothing() {
     for is_running in [false, true] {
@@ -189,8 +189,8 @@ async fn an_owner_that_is_replaced_while_it_refuses_has_refused_nothing() {
     }
 }
 
-/// C273: a prompt that an owner has logged, and that it was killed before it could start, is due. A
-/// run that was interrupted is not, and neither is what waits behind it: it waits for `Continue`.
+/// C273: a prompt that was logged, but whose owner was killed before it could start, is due. An
+/// interrupted run is not due, nor are the requests behind it. It waits for `Continue`.
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_was_logged_and_not_started_is_due() {
     let shared = SharedSession::opened();

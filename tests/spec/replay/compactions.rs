@@ -19,8 +19,8 @@ fn compacted(harness: &Harness) -> Vec<LogEntry> {
         .collect()
 }
 
-/// C89: compactions that the agent starts: at a threshold, after requests that are too large, with
-/// and without a summary.
+/// C89: compactions that the agent starts: at a threshold, and after requests that are too large,
+/// with and without a summary.
 #[tokio::test(start_paused = true)]
 async fn compactions_of_the_agent() {
     let mut script = replies(1..4);
@@ -70,7 +70,7 @@ async fn compactions_of_the_agent() {
     replays(&harness, PiPattern, |agent| agent.max_turns(4)).await;
 }
 
-/// C89: a plan that is more than one step.
+/// C89: a plan of several steps.
 #[tokio::test(start_paused = true)]
 async fn compactions_of_many_steps() {
     struct OneByOne;
@@ -108,7 +108,7 @@ async fn compactions_of_many_steps() {
     replays_pi(&harness).await;
 }
 
-/// C89: compactions that were requested at rest, with steers during them, and one that failed.
+/// C89: compactions requested at rest, with steers during them, and a compaction that failed.
 #[tokio::test(start_paused = true)]
 async fn compactions_requested_at_rest() {
     for urgency in [None, Some(Urgency::AfterTurn), Some(Urgency::Interrupt)] {
@@ -158,8 +158,8 @@ async fn compactions_requested_at_rest() {
     replays_pi(&harness).await;
 }
 
-/// C89: compactions that were requested within a run: before a request, twice, without effect, and
-/// so late that they come after it.
+/// C89: compactions requested within a run: before a request, twice, without effect, and so late
+/// that they follow the run.
 #[tokio::test(start_paused = true)]
 async fn compactions_requested_within_a_run() {
     let asks: [&[Option<&str>]; 3] =
@@ -219,8 +219,7 @@ async fn compactions_requested_within_a_run() {
     }
 }
 
-/// C89: a steer that cuts off the summary for a request, if the request was too large and if it was
-/// not.
+/// C89: a steer that cuts off the summary for a request, whether or not the request was too large.
 #[tokio::test(start_paused = true)]
 async fn steers_during_the_summary_for_a_request() {
     for too_large in [false, true] {
@@ -283,7 +282,7 @@ async fn compactions_and_several_processes() {
     }
 }
 
-/// C90: a policy that deviates from the log is a difference; one that does the same is none.
+/// C90: a policy that deviates from the log is a difference. A policy with the same result is not.
 #[tokio::test(start_paused = true)]
 async fn another_policy_is_a_difference() {
     let mut script = replies(1..4);

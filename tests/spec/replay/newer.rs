@@ -1,9 +1,9 @@
-//! Replays of what patterns do besides requests of the conversation: detached requests with keys,
-//! calls, questions, rewinds; and of sub-agents.
+//! Replays of patterns' work other than requests of the conversation: detached requests with keys,
+//! calls, questions and rewinds. Also replays of sub-agents.
 
 use super::*;
 
-/// C181: Requests that are sent together, with keys, which end in another order.
+/// C181: Keyed requests that are sent together and end in another order.
 #[tokio::test(start_paused = true)]
 async fn keyed_requests_that_are_sent_together() {
     let pattern = does(|step| {
@@ -24,7 +24,7 @@ async fn keyed_requests_that_are_sent_together() {
     replays(&harness, pattern, |agent| agent).await;
 }
 
-/// C181: A process that died after one of three replies: the next one sends the other two.
+/// C181: If a process died after one of three replies, the next one sends the other two requests.
 #[tokio::test(start_paused = true)]
 async fn keyed_requests_of_two_processes() {
     let pattern = does(|step| {
@@ -73,7 +73,7 @@ async fn an_abort_during_requests_that_are_sent_together() {
     replays(&harness, pattern, |agent| agent).await;
 }
 
-/// C181: Calls of a pattern, one of which needs an approval, are made once for each key.
+/// C181: Calls of a pattern, one of which needs an approval, are made once per key.
 #[tokio::test(start_paused = true)]
 async fn calls_of_a_pattern() {
     let pattern = does(|step| {
@@ -96,8 +96,7 @@ async fn calls_of_a_pattern() {
     replays(&harness, pattern, |agent| agent).await;
 }
 
-/// C181: A question that is answered in another process, one that is declined, and one that is
-/// superseded.
+/// C181: A question is answered in another process, another is declined, and a third is superseded.
 #[tokio::test(start_paused = true)]
 async fn questions_of_a_pattern() {
     let pattern = does(|step| {
@@ -128,7 +127,7 @@ async fn questions_of_a_pattern() {
     replays(&harness, pattern, |agent| agent).await;
 }
 
-/// C181: The first attempt is removed from the conversation, the second one stays.
+/// C181: The first attempt is removed from the conversation, the second stays.
 #[tokio::test(start_paused = true)]
 async fn rewinds() {
     let pattern = does(|step| {
@@ -161,8 +160,8 @@ fn sub_agent(replies: impl IntoIterator<Item = Script>, tool: TestTool) -> Gener
     GenericAgent::builder(ScriptedModel::new(replies), PiPattern).tool(tool).build().unwrap()
 }
 
-/// Runs a session of an agent with the sub-agent `helper`, in which all actions are approved, and
-/// returns the logs of both.
+/// Runs a session of an agent with the sub-agent `helper`, in which all actions are approved.
+/// Returns the logs of both.
 async fn logs(helper: GenericAgent, replies: [Script; 2]) -> [Vec<LogEntry>; 2] {
     let store = InMemoryStore::new();
     let agent = GenericAgent::builder(ScriptedModel::new(replies), PiPattern)
@@ -192,8 +191,8 @@ async fn replay(log: &[LogEntry]) -> Result<(), String> {
     replay.run(&agent.build().unwrap()).await.map_err(|difference| difference.to_string())
 }
 
-/// C181: In the log of the root a sub-agent that does not wait is a tool; its own log is that of
-/// any session.
+/// C181: In the log of the root, a sub-agent that does not wait is a tool. Its own log is like any
+/// session's.
 #[tokio::test(start_paused = true)]
 async fn sub_agents() {
     let helper = sub_agent([calls(&["x"]), Script::text("Done.")], TestTool::new("x"));
@@ -202,7 +201,7 @@ async fn sub_agents() {
     }
 }
 
-/// C181: A sub-agent that waited is refused, with what to do; its own log is not.
+/// C181: A sub-agent that waited is refused, with advice. Its own log is accepted.
 #[tokio::test(start_paused = true)]
 async fn sub_agents_that_wait() {
     let helper = sub_agent([calls(&["x"]), Script::text("Done.")], asks("x"));
@@ -217,7 +216,7 @@ async fn sub_agents_that_wait() {
     assert_eq!(replay(&root).await, Err(expected));
 }
 
-/// C181: A sub-agent that worked when its process died is refused too.
+/// C181: A sub-agent that was working when its process died is refused too.
 #[tokio::test(start_paused = true)]
 async fn sub_agents_that_were_cut_off() {
     let helper = sub_agent([calls(&["x"]), Script::text("Done.")], TestTool::new("x"));

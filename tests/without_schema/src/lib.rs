@@ -1,5 +1,5 @@
-//! Without the feature `schema`, arguments are checked by the types of the tool, and a tool that
-//! cannot check them is refused.
+//! Arguments without the feature `schema`: the types of the tool check them, and a tool that cannot
+//! check them is refused.
 
 #[cfg(test)]
 mod tests {
@@ -26,7 +26,7 @@ mod tests {
         b: i64,
     }
 
-    /// Runs the tools of one reply.
+    /// A pattern that runs the tools of one reply.
     struct Once;
 
     #[async_trait]
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(built.err(), Some(AgentError::Tool(ToolboxError::Unchecked("add".into()))));
     }
 
-    /// Says when the agent is built that it checks arguments, and then does not.
+    /// A tool that claims, when the agent is built, to check arguments, and then does not.
     struct Inconsistent(OnlySchema);
 
     #[async_trait]
