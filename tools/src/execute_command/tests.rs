@@ -63,7 +63,7 @@ impl Fixture {
     }
 
     async fn run(&self, command: &str) -> String {
-        self.call(json!({ "command": command })).await.unwrap().0
+        self.call(json!({ "command": command, "timeout": 500 })).await.unwrap().0
     }
 }
 

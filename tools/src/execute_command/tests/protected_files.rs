@@ -30,7 +30,8 @@ impl Fixture {
 
     /// Runs a command. Returns what was undone, and what has changed.
     async fn changes(&self, command: &str) -> (Value, Value) {
-        let (text, details) = self.call(json!({ "command": command })).await.unwrap();
+        let call = json!({ "command": command, "timeout": 500 });
+        let (text, details) = self.call(call).await.unwrap();
         let (undone, changed) =
             (&details["protected_files_undone"], &details["protected_files_changed"]);
         let is_reported = *undone != json!([]) || *changed != json!([]);
