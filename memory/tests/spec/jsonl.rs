@@ -164,32 +164,31 @@ async fn a_slow_append_delays_no_other_session() {
 async fn opening_is_linear() {
     let directory = directory();
     let store = Jsonl::open(directory.path()).unwrap();
-    let mut times = Vec::new();
-    for length in [10_000, 100_000] {
-        let name = length.to_string();
-        let memory = store.open(&name).await.unwrap();
+    const NAMES: [&str; 2] = ["short", "long"];
+    const LENGTHS: [u64; 2] = [10_000, 100_000];
+    let mut fastest = [Duration::MAX; 2];
+    for (n, length) in LENGTHS.into_iter().enumerate() {
+        let memory = store.open(NAMES[n]).await.unwrap();
         let batch: Vec<LogEntry> = (0..10)
             .map(|n| remembered(&format!("message {n} with a text of some length")))
             .collect();
         for at in (0..length).step_by(10) {
             append(&*memory, at, &batch).await;
         }
-        drop(memory);
-        let mut best = Duration::MAX;
-        for _ in 0..3 {
-            let start = Instant::now();
-            let memory = store.open(&name).await.unwrap();
-            assert_eq!(memory.load(0).await.unwrap().len() as u64, length);
-            best = best.min(start.elapsed());
-        }
-        times.push(best);
     }
-    let ratio = times[1].as_secs_f64() / times[0].as_secs_f64();
-    // Linear is 10, quadratic 100. The bound leaves room for other work of the machine.
-    assert!(
-        ratio <= 30.0,
-        "10,000 and 100,000 entries took {times:?}, which is {ratio:.1} times as long"
-    );
+    // Linear is 10, quadratic 100. Other work of the machine delays most readings, but not all.
+    let ratio = |fastest: &[Duration; 2]| fastest[1].as_secs_f64() / fastest[0].as_secs_f64();
+    let mut readings = 0;
+    while readings < 3 || ratio(&fastest) > 30.0 {
+        assert!(readings < 100, "10,000 and 100,000 entries took {fastest:?}");
+        for (n, length) in LENGTHS.into_iter().enumerate() {
+            let start = Instant::now();
+            let memory = store.open(NAMES[n]).await.unwrap();
+            assert_eq!(memory.load(0).await.unwrap().len() as u64, length);
+            fastest[n] = fastest[n].min(start.elapsed());
+        }
+        readings += 1;
+    }
 }
 
 /// The owner of a session writes to the file that others read, even if the session is deleted
