@@ -1,4 +1,4 @@
-//! Who sends a request, and what they may do.
+//! Callers: authentication and access rights.
 
 mod caller;
 #[cfg(feature = "jwt")]

@@ -1,4 +1,4 @@
-//! The agents that a server runs, by name, and how they are built.
+//! The named agents of a server, and how they are built.
 
 mod apply;
 mod factory;

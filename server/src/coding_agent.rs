@@ -31,7 +31,7 @@ use crate::settings::SessionSettings;
 /// The system prompt; `{workDir}` and `{platform}` are filled in.
 const SYSTEM_PROMPT: &str = include_str!("coding_agent/system.md");
 
-/// Builds a coding agent for each session and each request: with the model that it names, and the
+/// A coding agent, built for each session and each request with the model that it names and the
 /// coding tools in its directory.
 ///
 /// ```
@@ -49,7 +49,7 @@ const SYSTEM_PROMPT: &str = include_str!("coding_agent/system.md");
 /// # Ok(()) }
 /// ```
 pub struct CodingAgent {
-    /// `None` if all directories are allowed.
+    /// The allowed directories; `None` if all are allowed.
     roots: Option<Roots>,
     commands: Commands,
     system: Option<String>,
@@ -58,14 +58,14 @@ pub struct CodingAgent {
     long_term: Option<LongTerm>,
 }
 
-/// Adds to the agent of a session.
+/// A host's function that extends the agent of a session.
 type Extend = Box<
     dyn Fn(AgentBuilder, &AgentSetup, &Workspace) -> Result<AgentBuilder, AgentRejection>
         + Send
         + Sync,
 >;
 
-/// Configures a [`CodingAgent`].
+/// Builder for a [`CodingAgent`].
 #[must_use = "call build()"]
 #[derive(Default)]
 pub struct CodingAgentBuilder {
@@ -86,8 +86,8 @@ impl CodingAgent {
 }
 
 impl CodingAgentBuilder {
-    /// Adds a directory that sessions may work in, and in those below it. Defaults to the current
-    /// directory.
+    /// Adds a directory that sessions may work in, including its subdirectories. Defaults to the
+    /// current directory.
     pub fn root(mut self, dir: impl Into<PathBuf>) -> Self {
         self.roots.push(dir.into());
         self
@@ -101,25 +101,25 @@ impl CodingAgentBuilder {
         self
     }
 
-    /// Sets what commands may do, to which the settings of a session add. By default they are
-    /// confined and have no network.
+    /// Sets the permissions of commands. The settings of a session can add to them. By default
+    /// commands are confined and have no network.
     pub fn commands(mut self, commands: Commands) -> Self {
         self.commands = commands;
         self
     }
 
-    /// Sets the system prompt of sessions that have none of their own. `{workDir}` stands for the
-    /// directory, and `{platform}` for the operating system. Requests to `/api/agent-chat` have the
-    /// built-in one. Defaults to that of the server
+    /// Sets the system prompt of sessions without one of their own. `{workDir}` stands for the
+    /// directory, and `{platform}` for the operating system. Defaults to the server's prompt
     /// ([`ServerBuilder::system`](crate::ServerBuilder::system)), else to the built-in one.
+    /// Requests to `/api/agent-chat` always use the built-in one.
     pub fn system(mut self, prompt: impl Into<String>) -> Self {
         self.system = Some(prompt.into());
         self
     }
 
-    /// Adds to the agent of each live session what `extend` adds, such as the tools of tool
-    /// servers. It gets the settings of the session and its directory. Requests to
-    /// `/api/agent-chat` are left out.
+    /// Extends the agent of each live session, for example with the tools of tool servers. `extend`
+    /// gets the settings of the session and its directory. It is not called for requests to
+    /// `/api/agent-chat`.
     pub fn extend<F>(mut self, extend: F) -> Self
     where
         F: Fn(AgentBuilder, &AgentSetup, &Workspace) -> Result<AgentBuilder, AgentRejection>
@@ -131,14 +131,15 @@ impl CodingAgentBuilder {
         self
     }
 
-    /// Lets live sessions remember facts: they have the tools of this memory, its hook adds the
-    /// facts that fit a request to it, and the request `/memory distil` stores those that the
-    /// conversation has; so does the end of a session whose settings have
-    /// [`distil_at_end`](SessionSettings::distil_at_end). The facts are those about the
-    /// principal of the session, see
+    /// Lets live sessions remember facts. They get the tools of this memory, and its hook adds the
+    /// facts that fit a request to it. The request `/memory distil` stores the facts of the
+    /// conversation. The end of a session does the same if its settings have
+    /// [`distil_at_end`](SessionSettings::distil_at_end).
+    ///
+    /// The facts belong to the principal of the session, see
     /// [`ServerBuilder::principal`](crate::ServerBuilder::principal). Requests to `/api/agent-chat`
-    /// have no memory, nor sessions whose [`memory`](SessionSettings::memory) is `false`. The
-    /// approvals of a session decide whether `remember_fact` and `forget_fact` run without one.
+    /// have no memory, nor have sessions whose [`memory`](SessionSettings::memory) is `false`. The
+    /// approvals of a session decide whether `remember_fact` and `forget_fact` run without asking.
     #[cfg(feature = "long-term")]
     pub fn long_term(mut self, memory: LongTerm) -> Self {
         self.long_term = Some(memory);
@@ -219,7 +220,7 @@ impl AgentFactory for CodingAgent {
         action: &ExternalAction,
     ) -> Result<Option<String>, AgentRejection> {
         if !action.path.is_empty() {
-            return Ok(None); // it has no sub-agents
+            return Ok(None); // no sub-agents
         }
         let workspace = self.workspace(setup.settings()).await?;
         let (tool, arguments) = (action.name.clone(), action.arguments.clone());
@@ -276,7 +277,7 @@ impl CodingAgent {
         }
         #[cfg(feature = "long-term")]
         if let Some(memory) = self.memory(setup) {
-            // What a model reads can ask it to remember something false, or to forget.
+            // A text that the model reads can ask it to remember something false, or to forget.
             let of_memory = memory
                 .tools()
                 .approve_remember(Approval::ByEffect)
@@ -286,7 +287,7 @@ impl CodingAgent {
         Ok(tools)
     }
 
-    /// Returns the facts that the agent of this setup remembers.
+    /// Returns the memory of this setup's agent, if it has one.
     #[cfg(feature = "long-term")]
     fn memory(&self, setup: &AgentSetup) -> Option<&LongTerm> {
         let is_on = setup.has_user() && setup.settings().memory != Some(false);
@@ -294,7 +295,7 @@ impl CodingAgent {
     }
 }
 
-/// Adds what the settings of a session let commands do.
+/// Returns the base permissions of commands, extended by a session's settings.
 fn with_permissions(base: &Commands, settings: &SessionSettings) -> Commands {
     let mut commands = base.clone();
     if settings.network.unwrap_or_default() {
@@ -324,6 +325,6 @@ async fn project_instructions(setup: &AgentSetup, workspace: Workspace) -> Strin
             ));
             String::new()
         }
-        Err(_) => String::new(), // the runtime shuts down
+        Err(_) => String::new(), // the runtime is shutting down
     }
 }

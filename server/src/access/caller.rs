@@ -1,4 +1,4 @@
-//! [`Caller`]: who sends a request.
+//! [`Caller`]: the sender of a request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::sync::Arc;
 use loopwright_core::agent::{Principal, TraceContext};
 use loopwright_core::event::Prompt;
 
-/// The role of those who may do everything.
+/// The role that may do everything.
 const ADMIN: &str = "admin";
-/// Whom the decisions of the operator name on a server that has other users.
+/// The author of the operator's decisions, on a server that has other users.
 pub(super) const OPERATOR: &str = "operator";
-/// Whom the decisions name that a session takes at a deadline.
+/// The author of the decisions that a session takes at a deadline.
 pub(super) const SYSTEM: &str = "system";
 
-/// Says who sends a request: a principal with roles, or the operator of the server.
+/// The sender of a request: a principal with roles, or the operator of the server.
 ///
-/// A [served](crate::serve) server makes it of the token. A host that mounts the routes in an app
-/// of its own inserts it into the extensions of each request with a layer (see
-/// [`router`](crate::router)); a bare [`Principal`] is a caller without roles. No part of the body
-/// of a request says who sends it.
+/// A [served](crate::serve) server derives the caller from the token. A host that mounts the routes
+/// in an app of its own inserts it into the extensions of each request with a layer (see
+/// [`router`](crate::router)). A bare [`Principal`] is a caller without roles. The body of a
+/// request never names its sender.
 ///
 /// ```
 /// use loopwright_core::agent::Principal;
@@ -32,9 +32,9 @@ pub(super) const SYSTEM: &str = "system";
 pub struct Caller {
     principal: Option<Principal>,
     roles: Vec<Arc<str>>,
-    /// Not the operator.
+    /// `false` for the operator.
     is_named: bool,
-    /// The trace that the request belongs to, if there is telemetry.
+    /// The trace of the request, if there is telemetry.
     trace: Option<TraceContext>,
 }
 
@@ -44,20 +44,20 @@ impl Caller {
         Caller { principal: Some(principal), roles: Vec::new(), is_named: true, trace: None }
     }
 
-    /// Builds the operator of the server, who may do everything: whoever sends a request that no
-    /// layer and no token names.
+    /// Builds the operator of the server, who may do everything. A request that neither a layer nor
+    /// a token names comes from the operator.
     pub fn operator() -> Self {
         Caller { principal: None, roles: Vec::new(), is_named: false, trace: None }
     }
 
-    /// Adds a role. [`OwnerPolicy`](crate::OwnerPolicy) knows `admin`, `reader` and `approver`;
-    /// others are those of actions and of the host's policy.
+    /// Adds a role. [`OwnerPolicy`](crate::OwnerPolicy) knows `admin`, `reader` and `approver`.
+    /// Actions and the host's policy may use others.
     pub fn role(mut self, role: impl Into<Arc<str>>) -> Self {
         self.roles.push(role.into());
         self
     }
 
-    /// Returns the principal, if it is known: for the operator, that of the server.
+    /// Returns the principal, if it is known. The operator's is the server's.
     pub fn principal(&self) -> Option<&Principal> {
         self.principal.as_ref()
     }
@@ -72,23 +72,22 @@ impl Caller {
         self.roles.iter().any(|own| **own == *role)
     }
 
-    /// Returns whether it is the operator, or has the role `admin`.
+    /// Returns whether the caller is the operator or has the role `admin`.
     pub fn is_admin(&self) -> bool {
         !self.is_named || self.has_role(ADMIN)
     }
 
-    /// Returns the operator with this principal.
+    /// Builds the operator with this principal.
     pub(super) fn operator_as(principal: Option<Principal>) -> Self {
         Caller { principal, ..Caller::operator() }
     }
 
-    /// Returns the caller whose request belongs to this trace.
+    /// Returns the caller with the trace of its request.
     pub(super) fn traced(self, trace: Option<TraceContext>) -> Self {
         Caller { trace, ..self }
     }
 
-    /// Makes the caller the principal of a request of the user, which belongs to the trace of the
-    /// caller's request.
+    /// Sets the principal and the trace of a prompt to the caller's.
     pub(crate) fn sends(&self, prompt: Prompt) -> Prompt {
         let prompt = match &self.trace {
             Some(trace) => prompt.with(trace.clone()),
@@ -100,15 +99,16 @@ impl Caller {
         }
     }
 
-    /// Returns the principal, unless the caller is the operator: whom a new session belongs to.
+    /// Returns the owner of the sessions that the caller creates: its principal, or `None` for the
+    /// operator.
     pub(crate) fn named(&self) -> Option<&Principal> {
         self.principal.as_ref().filter(|_| self.is_named)
     }
 }
 
 impl Caller {
-    /// Returns whom the decisions of the caller name. Those of the operator name nobody on a server
-    /// without other users, as there is nobody else.
+    /// Returns the author of the caller's decisions. It is `None` for the operator of a server
+    /// without other users, as nobody else can decide there.
     pub(crate) fn decides_as(&self, has_users: bool) -> Option<&str> {
         match self.named() {
             Some(principal) => Some(principal.as_str()),

@@ -1,4 +1,4 @@
-//! [`JwtUsers`]: callers whom an OpenID Connect provider knows.
+//! [`JwtUsers`]: callers known to an OpenID Connect provider.
 
 mod keys;
 
@@ -12,7 +12,7 @@ use self::keys::{IssuerKeys, check_url};
 use super::caller::Caller;
 use crate::error::{ApiError, ConfigError};
 
-/// The algorithms of signatures. Those with a shared secret are not among them.
+/// The accepted signature algorithms. Algorithms with a shared secret are excluded.
 const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::RS256,
     Algorithm::RS384,
@@ -24,19 +24,19 @@ const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::ES384,
     Algorithm::EdDSA,
 ];
-/// By how much clocks may differ, in seconds.
+/// The tolerated difference between clocks, in seconds.
 const LEEWAY_SECONDS: u64 = 30;
 
-/// Accepts the tokens (JWT, RFC 7519) of an issuer, such as an OpenID Connect provider: the claim
-/// `sub` is the caller's [`Principal`].
+/// The users of a token issuer, such as an OpenID Connect provider. The server accepts its tokens
+/// (JWT, RFC 7519), and the claim `sub` is the caller's [`Principal`].
 ///
 /// A token must be signed with one of the issuer's keys (RS, PS, ES or EdDSA, never a shared
 /// secret), name the issuer (`iss`) and the audience (`aud`), and have an expiry (`exp`). A stream
 /// that is open when the token expires stays open.
 ///
 /// A token that names a [user](crate::ServerBuilder::user) of the server, in whatever case, is
-/// refused, since both would be one principal. So is a name with characters that are not shown or
-/// that are variants of others. `Ann` and `ann` are two people of the issuer.
+/// refused, since both would be one principal. Names with invisible characters or variants of other
+/// characters are refused too. `Ann` and `ann` are two people of the issuer.
 ///
 /// ```
 /// use loopwright_server::JwtUsers;
@@ -53,8 +53,8 @@ pub struct JwtUsers {
 }
 
 impl JwtUsers {
-    /// Accepts the tokens of this issuer for this audience. The address of the issuer's keys is
-    /// taken from its document `/.well-known/openid-configuration`, at the first token.
+    /// Accepts the tokens of this issuer for this audience. At the first token, the server takes
+    /// the address of the issuer's keys from `/.well-known/openid-configuration`.
     pub fn new(issuer: impl Into<String>, audience: impl Into<String>) -> Self {
         JwtUsers {
             issuer: issuer.into(),
@@ -70,15 +70,15 @@ impl JwtUsers {
         self
     }
 
-    /// Sets the claim with the caller's roles, an array or a text with spaces between them; dots
-    /// separate the names of objects. Defaults to `roles`.
+    /// Sets the claim with the caller's roles, an array or a text with spaces between them. Dots
+    /// separate the names of nested objects. Defaults to `roles`.
     pub fn roles_claim(mut self, claim: impl Into<String>) -> Self {
         self.roles_claim = claim.into();
         self
     }
 }
 
-/// Checks tokens, with the issuer's keys.
+/// A verifier of tokens, with the issuer's keys.
 pub(crate) struct JwtVerifier {
     users: JwtUsers,
     keys: IssuerKeys,
@@ -126,7 +126,7 @@ impl JwtVerifier {
     }
 }
 
-/// Returns whether a key may check signatures (RFC 7517, `use` and `key_ops`).
+/// Returns whether a key may verify signatures (RFC 7517, `use` and `key_ops`).
 fn is_for_signatures(key: &CommonParameters) -> bool {
     key.public_key_use.as_ref().is_none_or(|usage| *usage == PublicKeyUse::Signature)
         && key.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify))

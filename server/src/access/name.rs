@@ -1,12 +1,12 @@
-//! [`check_name`]: which names a user may have.
+//! [`check_name`]: the rules for user names.
 
 use unicode_general_category::{GeneralCategory as Category, get_general_category};
 use unicode_normalization::is_nfkc;
 
 use super::caller::{OPERATOR, SYSTEM};
 
-/// Letters and marks that are shown as nothing, or as a space: fillers, joiners, and selectors of
-/// variants.
+/// Letters and marks that are invisible or look like a space: fillers, joiners, and variation
+/// selectors.
 const BLANK: [(char, char); 8] = [
     ('\u{34f}', '\u{34f}'),
     ('\u{115f}', '\u{1160}'),
@@ -18,12 +18,12 @@ const BLANK: [(char, char); 8] = [
     ('\u{e0100}', '\u{e01ef}'),
 ];
 
-/// Checks that a name is shown as it is and unlike others: without control and invisible
-/// characters, without spaces but single ones between words, and in the normal form NFKC, which has
-/// no full-width letters and other variants. Close to RFC 8265, *UsernameCasePreserved*, but for
+/// Checks that a name looks like no other name. It may have no control or invisible characters and
+/// only single spaces between words. It must be in the normal form NFKC, which has no full-width
+/// letters and other variants. The rules are close to RFC 8265, *UsernameCasePreserved*, except for
 /// spaces and symbols. The error completes "the name …".
 ///
-/// Letters of other scripts that look alike are not found.
+/// Letters of different scripts that look alike are not found.
 pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
     let is_blank = |c: char| BLANK.iter().any(|&(first, last)| (first..=last).contains(&c));
     if name.is_empty() {
@@ -58,7 +58,7 @@ fn is_shown(c: char) -> bool {
     )
 }
 
-/// Returns whether names differ at most in case.
+/// Returns whether two names differ at most in case.
 pub(crate) fn is_alike(a: &str, b: &str) -> bool {
     a.to_lowercase() == b.to_lowercase()
 }

@@ -1,4 +1,4 @@
-//! [`AccessPolicy`]: what callers may do, and the default policy.
+//! [`AccessPolicy`]: the rights of callers, and the default policy.
 
 use async_trait::async_trait;
 use loopwright_core::agent::Principal;
@@ -7,30 +7,30 @@ use loopwright_core::log::{PendingAction, SessionInfo};
 use super::caller::Caller;
 use crate::settings::SessionSettings;
 
-/// The role of those who may read all sessions.
+/// The role that may read all sessions.
 const READER: &str = "reader";
-/// The role of those who may decide the actions of all sessions.
+/// The role that may decide the actions of all sessions.
 const APPROVER: &str = "approver";
 
-/// Says what a caller wants to do. A session of a sub-agent is that of its root.
+/// The right that a request needs. A sub-agent's session counts as its root session.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Access<'a> {
-    /// Create a session, or start a chat request, with these settings.
+    /// Creating a session, or starting a chat request, with these settings.
     Create(&'a SessionSettings),
-    /// Read a session: its events, messages and settings.
+    /// Reading a session: its events, messages and settings.
     Read(&'a SessionInfo),
-    /// Change a session: send prompts, steers and follow-ups, continue, abort, compact.
+    /// Changing a session: prompts, steers, follow-ups, continuing, aborting, compacting.
     Change(&'a SessionInfo),
-    /// Decide a pending action of a session. Whoever may decide an action may see it.
+    /// Deciding a pending action of a session. A caller who may decide an action may see it.
     Decide(&'a SessionInfo, &'a PendingAction),
-    /// Delete a session.
+    /// Deleting a session.
     Delete(&'a SessionInfo),
-    /// Read `/metrics`: names of agents, models and tools, and what all sessions have used.
+    /// Reading `/metrics`: names of agents, models and tools, and the usage of all sessions.
     Metrics,
 }
 
-/// Decides what callers may do. The default is [`OwnerPolicy`].
+/// The policy that decides what callers may do. The default is [`OwnerPolicy`].
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -52,31 +52,30 @@ pub enum Access<'a> {
 /// ```
 #[async_trait]
 pub trait AccessPolicy: Send + Sync {
-    /// Returns whether the caller may do this. It is called for each request, and for each session
-    /// and action of a list. The [operator](Caller::operator) is not asked about.
+    /// Returns whether the caller has this right. The server calls it for each request, and for
+    /// each session and action of a list. It does not ask about the [operator](Caller::operator).
     ///
-    /// A session that a caller may not read does not exist for them. Where they may read it, a
-    /// refusal says that they may not do what they want. Both are logged.
+    /// To a caller without the right to read a session, the session does not exist. With that
+    /// right, the refusal says that the right they need is missing. Both are logged.
     async fn allows(&self, caller: &Caller, access: Access<'_>) -> bool;
 
-    /// Returns the principal whose sessions are the only ones that the caller may read, so that
-    /// lists need not look at others. Defaults to `None`: each session of a list is asked about.
+    /// Returns the only principal whose sessions the caller may read, so that lists can skip all
+    /// others. Defaults to `None`: each session of a list is checked.
     fn only_owner(&self, caller: &Caller) -> Option<Principal> {
         let _ = caller;
         None
     }
 }
 
-/// Lets callers do everything with their own sessions, and nothing with those of others, except for
-/// these roles:
+/// The default policy. Callers may do everything with their own sessions, and nothing with the
+/// sessions of others, except for these roles:
 ///
 /// - `admin` may do everything,
 /// - `reader` may read all sessions, and the metrics,
 /// - `approver` may decide the actions of all sessions.
 ///
 /// An action that names roles is decided by callers with one of them, whoever owns the session, and
-/// by `admin`.
-/// Sessions without an owner, such as those of the terminal app, are those of `admin` and of the
+/// by `admin`. Sessions without an owner, such as the terminal app's, belong to `admin` and the
 /// operator. Everyone may create sessions.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OwnerPolicy;

@@ -1,5 +1,5 @@
-//! Extracts the caller of a request, and [`SessionFor`], a session of a path that the caller may
-//! use; and checks other requests.
+//! Extractors for the caller of a request and for [`SessionFor`], a session of a path that the
+//! caller may use; and access checks for other requests.
 
 use std::marker::PhantomData;
 
@@ -19,7 +19,7 @@ use crate::routes::SessionId;
 use crate::server::Server;
 use crate::settings::SessionSettings;
 
-/// What a route does with a session.
+/// The right that a route needs for a session.
 pub(crate) trait Right {
     fn access(session: &SessionInfo) -> Access<'_>;
 }
@@ -49,11 +49,11 @@ impl Right for Delete {
     }
 }
 
-/// Extracts the session of a path, with which the caller may do what `R` says.
+/// A session of a path, extracted if the caller has the right `R` to it.
 pub(crate) struct SessionFor<R> {
     pub(crate) id: String,
     pub(crate) caller: Caller,
-    /// Whom the session belongs to, if the caller is not the operator.
+    /// The session's owner, if the caller is not the operator.
     pub(crate) owner: Option<Principal>,
     right: PhantomData<R>,
 }
@@ -67,11 +67,12 @@ impl FromRequestParts<Server> for Caller {
     }
 }
 
-/// Returns the caller, or the principal, that the guard of a served server or a layer of the host
-/// has inserted into the extensions of a request; without one, the operator.
+/// Returns the caller of a request from its extensions. The guard of a served server, or a layer of
+/// the host, has inserted a caller or a principal there. Without either, the caller is the
+/// operator.
 ///
 /// # Errors
-/// Refuses a principal without a valid name: the host does not know who it is, so it is not the
+/// Refuses a principal without a valid name. The host does not know this user, so it is not the
 /// operator.
 pub(crate) fn caller_of(extensions: &Extensions, server: &Server) -> Result<Caller, ApiError> {
     let caller = extensions.get::<Caller>().filter(|caller| caller.named().is_some());
@@ -105,8 +106,8 @@ impl<R: Right + Send> FromRequestParts<Server> for SessionFor<R> {
     }
 }
 
-/// Checks that the caller may do this with a session. Returns whom it belongs to, if the caller is
-/// not the operator.
+/// Checks that the caller has the right to a session. Returns the owner, if the caller is not the
+/// operator.
 pub(crate) async fn check_session<R: Right>(
     server: &Server,
     caller: &Caller,
@@ -123,9 +124,9 @@ pub(crate) async fn check_session<R: Right>(
 /// Checks that the caller may decide an action of a session. Returns whether the action of this
 /// call with this digest is pending.
 ///
-/// If it is not, the caller may only read the session or decide another action of the call, and the
-/// decision must not be sent: by the time that the session's owner takes it, the action may be
-/// pending, with roles that nobody has checked.
+/// If the action is not pending, the caller may only read the session or decide another action of
+/// the call. The decision must then not be sent: the action may be pending when the session's owner
+/// takes it, with roles that nobody has checked.
 pub(crate) async fn check_decide(
     server: &Server,
     caller: &Caller,
@@ -176,8 +177,8 @@ pub(crate) async fn may_read(server: &Server, caller: &Caller, session: &Session
     caller.named().is_none() || server.shared().policy.allows(caller, Access::Read(session)).await
 }
 
-/// Returns whether the caller may see an action of a session: those who may read the session, and
-/// those who may decide the action.
+/// Returns whether the caller may see an action of a session: they may read the session, or decide
+/// the action.
 pub(crate) async fn may_see(
     server: &Server,
     caller: &Caller,
@@ -189,8 +190,9 @@ pub(crate) async fn may_see(
         || policy.allows(caller, Access::Decide(session, action)).await
 }
 
-/// Returns whether the caller may know of a decision: their own, those in the sessions that they
-/// may read, and all of them for `admin` and the operator, also if the session is deleted.
+/// Returns whether the caller may see the record of a decision. Callers see their own decisions and
+/// the decisions in sessions that they may read. `admin` and the operator see all, even of deleted
+/// sessions.
 pub(crate) async fn may_audit(server: &Server, caller: &Caller, record: &DecisionRecord) -> bool {
     let Some(principal) = caller.named() else { return true };
     if record.by.as_deref() == Some(principal.as_str()) {
@@ -203,7 +205,7 @@ pub(crate) async fn may_audit(server: &Server, caller: &Caller, record: &Decisio
     }
 }
 
-/// Describes a session, or that at the root if it belongs to a sub-agent.
+/// Returns a session's info, or its root's if the session belongs to a sub-agent.
 pub(crate) async fn root_of(server: &Server, id: &str) -> Result<SessionInfo, MemoryError> {
     let store = &server.shared().store;
     let session = store.session(id).await?;
@@ -233,7 +235,7 @@ async fn check(
         Access::Metrics => "read the metrics",
     };
     if matches!(access, Access::Read(_)) || !policy.allows(caller, Access::Read(session)).await {
-        // For the client it does not exist, so the log of refusals does not have it.
+        // The client gets "no such session", so the log of refusals does not contain this one.
         tracing::warn!(%caller, session = id, wanted, "a request was refused by the policy");
         return Err(MemoryError::NoSession(id.into()).into());
     }

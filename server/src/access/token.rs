@@ -1,9 +1,9 @@
-//! [`TokenDigest`]: a token, as far as the server keeps it.
+//! [`TokenDigest`]: the only form in which the server keeps a token.
 
 use sha2::{Digest, Sha256};
 
-/// The SHA-256 digest of a token. Digests have one length, and a client cannot approach one byte by
-/// byte.
+/// The SHA-256 digest of a token. All digests have the same length, and a client cannot guess a
+/// token byte by byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TokenDigest([u8; 32]);
 
@@ -12,7 +12,7 @@ impl TokenDigest {
         TokenDigest(Sha256::digest(token.as_bytes()).into())
     }
 
-    /// Reads a digest of 64 hexadecimal digits.
+    /// Parses a digest of 64 hexadecimal digits.
     pub(crate) fn from_hex(text: &str) -> Option<Self> {
         let mut digest = [0; 32];
         if text.len() != 2 * digest.len() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {

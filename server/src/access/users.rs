@@ -1,4 +1,4 @@
-//! [`Users`]: the tokens of a server, and whom each of them names.
+//! [`Users`]: the tokens of a server and their callers.
 
 use loopwright_core::agent::Principal;
 
@@ -68,7 +68,7 @@ impl Users {
         Ok(())
     }
 
-    /// Accepts the tokens of an issuer too.
+    /// Also accepts the tokens of an issuer.
     #[cfg(feature = "jwt")]
     pub(crate) fn set_jwt(&mut self, users: JwtUsers) -> Result<(), ConfigError> {
         self.jwt = Some(JwtVerifier::new(users)?);
@@ -84,7 +84,7 @@ impl Users {
         self.by_token.is_empty()
     }
 
-    /// Returns whether a token names somebody else than the operator.
+    /// Returns whether a token names anybody but the operator.
     pub(crate) fn has_others(&self) -> bool {
         #[cfg(feature = "jwt")]
         if self.jwt.is_some() {
@@ -113,7 +113,7 @@ impl Users {
         ))
     }
 
-    /// Checks that the caller whom a token of the issuer names is not another one of this server.
+    /// Checks that the caller of an issuer's token is not also a user of this server.
     #[cfg(feature = "jwt")]
     fn check_issued(&self, caller: Caller) -> Result<Caller, ApiError> {
         let name = caller.named().map(Principal::as_str).unwrap_or_default();
@@ -132,13 +132,13 @@ impl Users {
         Ok(caller)
     }
 
-    /// Returns the name of a user that differs from this one at most in case.
+    /// Returns the name of a user that differs from `name` at most in case.
     fn alike(&self, name: &str) -> Option<&str> {
         let mut names = self.by_token.iter().filter_map(|(_, own)| own.named());
         names.find(|own| is_alike(own.as_str(), name)).map(Principal::as_str)
     }
 
-    /// Looks a token up. The time does not depend on which one it is.
+    /// Returns the caller with this token. The time does not depend on which token it is.
     fn with_token(&self, token: &str) -> Option<&Caller> {
         let digest = TokenDigest::of(token);
         let mut found = None;

@@ -1,4 +1,4 @@
-//! What the settings of a session or request add to any agent: limits and approvals.
+//! The part of the settings that applies to any agent: limits and approvals.
 
 use std::sync::Arc;
 
@@ -10,16 +10,19 @@ use super::rejection::AgentRejection;
 use super::setup::AgentSetup;
 
 impl AgentSetup {
-    /// Adds what the settings say to an agent: thinking, limits, and what runs without approval.
+    /// Applies the settings to an agent: thinking, limits, and which calls run without approval.
     ///
-    /// While a request to `/api/agent-chat` streams, nobody can approve a call. Its calls run, and
-    /// those that would need an approval whatever is allowed are denied; so are those that the
-    /// request does not list, if it has a list, and those that the operator does not let run
-    /// without approval. In the OpenAI API a request has no list: those run that the operator has
-    /// approved.
+    /// While a request to `/api/agent-chat` streams, nobody can approve a call, so calls run
+    /// without asking. These are denied:
+    ///
+    /// - calls that need an approval whatever the settings allow,
+    /// - calls that change something and are missing from the request's list, if it has a list,
+    /// - calls that the operator does not let run without approval.
+    ///
+    /// A request of the OpenAI API has no list: the tools that the operator has approved run.
     ///
     /// # Errors
-    /// Rejects the name of a tool that the builder does not have, among those to approve.
+    /// Rejects a tool to approve that the builder does not have.
     pub fn apply(&self, builder: AgentBuilder) -> Result<AgentBuilder, AgentRejection> {
         let settings = &self.settings;
         let mut builder = builder.session_limits(settings.session_budget());
@@ -46,7 +49,7 @@ impl AgentSetup {
         }
         let approved = approved.unwrap_or_default();
         if request.llm_config.is_none() {
-            // The client lists no tools, so these are the operator's.
+            // The client lists no tools, so this list is the operator's.
             let allows_all = approved.iter().any(|name| name == "all");
             return Ok(match allows_all {
                 true => builder,
@@ -62,8 +65,8 @@ impl AgentSetup {
         Ok(builder)
     }
 
-    /// Lets the listed tools run without approval, but for those of a client that the operator does
-    /// not allow.
+    /// Lets the listed tools run without approval. Of a client's tools, only those run that the
+    /// operator allows.
     fn auto_approve(
         &self,
         builder: AgentBuilder,
@@ -115,7 +118,7 @@ impl AgentSetup {
         Err(self.unused(name))
     }
 
-    /// Rejects a system prompt if the agent did not ask for one.
+    /// Rejects a system prompt that the agent did not ask for.
     pub(super) fn reject_unused_system(&self) -> Result<(), AgentRejection> {
         match self.given.system.is_some() && !self.uses_system() {
             true => Err(self.unused("system")),
@@ -130,8 +133,8 @@ impl AgentSetup {
     }
 }
 
-/// Denies calls that change something, unless their tool is listed. `why` returns what the model
-/// reads of a call of a tool.
+/// Denies calls that change something, unless their tool is listed. `why` returns the message for
+/// the model.
 fn deny_unlisted(
     builder: AgentBuilder,
     approved: &[String],
@@ -149,7 +152,8 @@ fn deny_unlisted(
     })
 }
 
-/// Denies calls that need an approval whatever is allowed, such as changes of protected files.
+/// Denies calls that need an approval whatever the settings allow, such as changes of protected
+/// files.
 fn deny_unapprovable(builder: AgentBuilder) -> AgentBuilder {
     builder.before_tool_call(|call| {
         let asks = match &call.tool.needs_approval {
@@ -170,7 +174,7 @@ fn deny_unapprovable(builder: AgentBuilder) -> AgentBuilder {
     })
 }
 
-/// Returns what the model reads of a call that needs an approval, which nobody can give while the
+/// Returns the message for the model when a call needs an approval that nobody can give while the
 /// request streams.
 fn not_listed(tool: &str) -> String {
     format!(
@@ -179,7 +183,7 @@ fn not_listed(tool: &str) -> String {
     )
 }
 
-/// Returns what the model reads of a call that the operator does not let run without approval.
+/// Returns the message for the model when the operator does not let a call run without approval.
 fn not_allowed(tool: &str) -> String {
     format!(
         "`{tool}` was not run: this server runs it only after a user's approval, and nobody can \

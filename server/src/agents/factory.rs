@@ -10,14 +10,14 @@ use super::rejection::AgentRejection;
 use super::setup::AgentSetup;
 use crate::settings::SessionSettings;
 
-/// Builds an agent for each session and each request.
+/// A factory that builds an agent for each session and each request.
 ///
-/// A function or a closure `Fn(&AgentSetup) -> Result<AgentBuilder, AgentRejection>` implements it:
-/// what the settings say of limits and approvals is added to the builder that it returns (see
+/// A function or a closure `Fn(&AgentSetup) -> Result<AgentBuilder, AgentRejection>` implements it.
+/// The server then adds the limits and approvals of the settings to the returned builder (see
 /// [`AgentSetup::apply`]). Settings that such an agent does not have, such as a `pattern`, are
-/// rejected; so is a `system` prompt, unless the function calls [`AgentSetup::system`].
+/// rejected. So is a `system` prompt, unless the function calls [`AgentSetup::system`].
 ///
-/// A [`GenericAgent`] implements it too: then every session has that one agent, and its settings
+/// A [`GenericAgent`] implements it too: every session then has that one agent, and its settings
 /// are ignored.
 ///
 /// ```
@@ -48,29 +48,30 @@ pub trait AgentFactory: Send + Sync {
     /// Returns an [`AgentRejection`] for the client if there is no agent with these settings.
     async fn build(&self, setup: &AgentSetup) -> Result<GenericAgent, AgentRejection>;
 
-    /// Returns the settings of a session with the defaults filled in that apply to it, for lists of
-    /// sessions. It must not do I/O. By default the settings are returned unchanged.
+    /// Returns the settings of a session, completed with their defaults, for lists of sessions. It
+    /// must not do I/O. By default it returns the settings unchanged.
     fn with_defaults(&self, settings: SessionSettings) -> SessionSettings {
         settings
     }
 
-    /// Returns the commands that the agent of a session carries out, such as `/plan`: requests that
-    /// begin with one. Front ends offer them; one that distils facts (`DISTIL_COMMAND` of the crate
-    /// `loopwright-memory`) is also sent when a session ends, if its settings say so. `settings`
-    /// have their defaults filled in. It must not do I/O. By default there are none.
+    /// Returns the commands of a session's agent, such as `/plan`. A request that begins with one
+    /// runs it. Front ends offer the commands. The command that distils facts (`DISTIL_COMMAND` of
+    /// the crate `loopwright-memory`) is also sent when a session ends, if its settings ask for it.
+    /// `settings` are completed with their defaults. It must not do I/O. By default there are no
+    /// commands.
     fn commands(&self, _settings: &SessionSettings) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Returns the change that a pending call of the agent, or of one of its sub-agents, would make
-    /// to a file, as a unified diff, for the user who decides on it; `None` if there is nothing to
-    /// show besides the arguments. It must not change anything.
+    /// Returns the change to a file that a pending call of the agent, or of a sub-agent, would
+    /// make. It is a unified diff for the user who decides, or `None` if the arguments show
+    /// everything. It must not change anything.
     ///
-    /// By default it builds the agent, and asks its tools ([`GenericAgent::preview`]).
+    /// By default it builds the agent and asks its tools ([`GenericAgent::preview`]).
     ///
     /// # Errors
-    /// Returns an [`AgentRejection`] whose message tells the user why there is no preview: the call
-    /// would fail, for example.
+    /// Returns an [`AgentRejection`] whose message tells the user why there is no preview, for
+    /// example because the call would fail.
     async fn preview(
         &self,
         setup: &AgentSetup,
@@ -124,7 +125,7 @@ where
     }
 }
 
-/// Returns why there is no preview, as a sentence.
+/// Returns the reason for a missing preview, as a sentence.
 fn sentence(why: &ToolError) -> String {
     let why = why.to_string();
     if why.ends_with('.') { why } else { format!("{why}.") }

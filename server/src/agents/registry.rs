@@ -44,24 +44,24 @@ impl Default for Agents {
 }
 
 impl Agents {
-    /// Adds an agent. Returns `false` if there is one of this name.
+    /// Adds an agent. Returns `false` if the name is taken.
     pub(crate) fn add(&mut self, name: Arc<str>, factory: Arc<dyn AgentFactory>) -> bool {
         let is_new = self.named(Some(&name)).is_none();
         self.by_name.push((name, factory));
         is_new
     }
 
-    /// Sets where agents get their models from.
+    /// Sets the source of the agents' models.
     pub(crate) fn set_models(&mut self, models: Arc<dyn Models>) {
         self.models = Some(models);
     }
 
-    /// Sets the settings of sessions that leave them out.
+    /// Sets the defaults for settings that sessions leave out.
     pub(crate) fn set_defaults(&mut self, defaults: SessionSettings) {
         self.defaults = defaults;
     }
 
-    /// Adds a setting of the app.
+    /// Adds one of the app's own settings.
     pub(crate) fn add_setting(&mut self, setting: CustomSetting) {
         self.custom = self.custom.iter().cloned().chain([setting]).collect();
     }
@@ -71,7 +71,7 @@ impl Agents {
         &self.custom
     }
 
-    /// Checks the app's own settings, and their values for sessions that leave them out.
+    /// Checks the app's own settings, and their default values.
     pub(crate) fn check_settings(&self) -> Result<(), ConfigError> {
         CustomSetting::check_all(&self.custom)?;
         for (name, value) in &self.defaults.custom {
@@ -88,22 +88,22 @@ impl Agents {
         Ok(())
     }
 
-    /// Sets the system prompt of sessions that have none of their own.
+    /// Sets the system prompt of sessions without one of their own.
     pub(crate) fn set_system(&mut self, prompt: SystemPrompt) {
         self.system = Some(prompt);
     }
 
-    /// Sets what a run may use at most.
+    /// Sets the budget of a run.
     pub(crate) fn set_run_budget(&mut self, budget: Budget) {
         self.run_budget = budget;
     }
 
-    /// Sets what clients may ask for.
+    /// Sets the rules for the requests of clients.
     pub(crate) fn set_rules(&mut self, rules: OperatorRules) {
         self.rules = Arc::new(rules);
     }
 
-    /// Returns what clients may ask for.
+    /// Returns the rules for the requests of clients.
     pub(crate) fn rules(&self) -> &Arc<OperatorRules> {
         &self.rules
     }
@@ -117,25 +117,25 @@ impl Agents {
         self.by_name.iter().map(|(name, _)| &**name)
     }
 
-    /// Returns whether the agent of these settings is one of these.
+    /// Returns whether the agent of these settings is registered.
     pub(crate) fn has(&self, settings: &SessionSettings) -> bool {
         self.named(settings.agent.as_deref()).is_some()
     }
 
-    /// Returns whether a session with these settings can be opened here: its agent is one of these,
+    /// Returns whether a session with these settings can be opened here: its agent is registered,
     /// and its model is allowed.
     pub(crate) fn can_open(&self, settings: &SessionSettings) -> bool {
         self.has(settings) && self.check_model(settings).is_ok()
     }
 
-    /// Checks what a client has set of a session against the rules of the operator.
+    /// Checks a client's settings for a session against the rules of the operator.
     pub(crate) fn check(&self, settings: &SessionSettings) -> Result<(), ApiError> {
         self.check_model(settings)?;
         check_values(&self.custom, &settings.custom, &CustomValues::new())?;
         self.rules.check_approvals(settings.auto_approve.as_deref())
     }
 
-    /// Checks what a client has changed of a session's settings against the rules of the operator.
+    /// Checks a client's changes to the settings of a session against the rules of the operator.
     pub(crate) fn check_change(
         &self,
         old: &SessionSettings,
@@ -162,7 +162,7 @@ impl Agents {
         }
     }
 
-    /// Returns the name of the agent of these settings, or an empty one if it is not one of these.
+    /// Returns the name of the agent of these settings, or an empty name if it is not registered.
     pub(crate) fn name_of(&self, settings: &SessionSettings) -> Arc<str> {
         let agent = self.named(settings.agent.as_deref());
         agent.map_or_else(Arc::default, |(name, _)| name.clone())
@@ -186,12 +186,12 @@ impl Agents {
         (models, self.defaults.model.clone())
     }
 
-    /// Fills in what a new session is stored with: the name of its agent, its model, and the
-    /// address of that, without credentials, so that the conversation is sent nowhere else later;
-    /// and the absolute path of a directory that it names.
+    /// Completes the settings that a new session is stored with. They name the agent, the model,
+    /// and the model's address without credentials, so that the conversation is sent nowhere else
+    /// later. The path of a directory becomes absolute.
     ///
-    /// `old` are the settings of the session that they change. With the same model it keeps its
-    /// address, also if it has none: then it is the provider's own.
+    /// `old` are the session's settings before a change. With the same model, the session keeps its
+    /// address, or the lack of one, which stands for the provider's own.
     pub(crate) fn settle(
         &self,
         settings: &mut SessionSettings,
@@ -246,8 +246,8 @@ impl Agents {
         Ok(agent.with_session_budget(self.rules.of_session()))
     }
 
-    /// Returns the change that a call in a session would make, as a unified diff, if it is one that
-    /// has a preview.
+    /// Returns the change that a call in a session would make, as a unified diff, if the call has a
+    /// preview.
     pub(crate) async fn preview(
         &self,
         settings: SessionSettings,
@@ -301,7 +301,7 @@ impl Agents {
             setup = setup.for_request(options);
         }
         match &self.system {
-            Some(system) => setup.default_system(system.clone()), // it may depend on all of these
+            Some(system) => setup.default_system(system.clone()), // may depend on all of these
             None => setup,
         }
     }
@@ -309,14 +309,14 @@ impl Agents {
     /// Returns the settings of a session with the defaults filled in, for lists.
     pub(crate) fn with_defaults(&self, settings: SessionSettings) -> SessionSettings {
         let Some((_, factory)) = self.named(settings.agent.as_deref()) else {
-            return settings; // the defaults are those of other agents
+            return settings; // the defaults belong to other agents
         };
         let defaults = self.defaults_of(&settings);
         factory.with_defaults(settings.over(defaults))
     }
 
-    /// Returns the defaults of a session with these settings. One that has a model has stored its
-    /// address with it: without one, its requests go to the provider, and nowhere else.
+    /// Returns the defaults of a session with these settings. A session with a model has stored its
+    /// address too. Without a stored address, its requests go only to the provider.
     fn defaults_of(&self, settings: &SessionSettings) -> SessionSettings {
         let mut defaults = self.defaults.clone();
         if settings.model.is_some() && settings.base_url.is_none() {
@@ -325,7 +325,7 @@ impl Agents {
         defaults
     }
 
-    /// Returns the commands that the agent of a session carries out.
+    /// Returns the commands of a session's agent.
     pub(crate) fn commands(&self, settings: &SessionSettings) -> Vec<&'static str> {
         let factory = self.named(settings.agent.as_deref());
         let commands = |(_, factory): &(_, Arc<dyn AgentFactory>)| {
@@ -341,7 +341,7 @@ impl Agents {
         is_on && self.commands(settings).contains(&loopwright_memory::long_term::DISTIL_COMMAND)
     }
 
-    /// Checks that the agent of a session is one of these.
+    /// Checks that the agent of a session is registered.
     pub(crate) fn check_known(&self, settings: &SessionSettings) -> Result<(), ApiError> {
         self.factory(settings).map(|_| ())
     }
@@ -353,7 +353,7 @@ impl Agents {
         }
     }
 
-    /// Returns the error for a session whose agent is not one of these.
+    /// Returns the error for a session whose agent is not registered.
     fn unknown(&self, settings: &SessionSettings) -> ApiError {
         if settings.is_foreign() {
             let why = "The session's settings are not those of an agent of this server: here it \

@@ -1,4 +1,4 @@
-//! [`AgentRejection`]: why there is no agent with the settings of a client.
+//! [`AgentRejection`]: the reason that no agent can be built with a client's settings.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use loopwright_core::model::ModelError;
 
 use crate::error::{ApiError, ErrorKind};
 
-/// Describes to a client why there is no agent with the settings that it sent.
+/// The reason, for the client, that no agent can be built with its settings.
 #[derive(Debug, Clone)]
 pub struct AgentRejection(ApiError);
 
 impl AgentRejection {
     /// Rejects a setting with status 400. `path` is a JSON pointer into the request's body, such as
-    /// `/workDir`; `message` is a sentence that says what is wrong and what to do.
+    /// `/workDir`. `message` is a sentence that says what is wrong and what to do.
     pub fn bad_request(path: impl Into<String>, message: impl Into<String>) -> Self {
         AgentRejection(ApiError::at(path, message))
     }
@@ -23,12 +23,12 @@ impl AgentRejection {
         AgentRejection(ApiError::new(ErrorKind::Unauthorized, message).with_path(path))
     }
 
-    /// Rejects with status 403 what the operator of the server does not allow.
+    /// Rejects with status 403 a setting that the operator of the server does not allow.
     pub fn not_allowed(path: impl Into<String>, message: impl Into<String>) -> Self {
         AgentRejection(ApiError::new(ErrorKind::NotAllowed, message).with_path(path))
     }
 
-    /// Returns the JSON pointer to the setting that was rejected, if there is one.
+    /// Returns the JSON pointer to the rejected setting, if there is one.
     pub fn path(&self) -> Option<&str> {
         self.0.path()
     }
@@ -38,7 +38,7 @@ impl AgentRejection {
         self.0.message()
     }
 
-    /// Reports with status 500 that the agent cannot be built, whatever the settings.
+    /// Reports with status 500 that the agent cannot be built with any settings.
     pub fn internal(message: impl Into<String>) -> Self {
         AgentRejection(ApiError::new(ErrorKind::Internal, message))
     }
@@ -58,7 +58,7 @@ impl From<AgentError> for AgentRejection {
     }
 }
 
-/// A model that an agent cannot be built with, whatever the settings.
+/// Converts the error of a model that works with no settings.
 impl From<ModelError> for AgentRejection {
     fn from(error: ModelError) -> Self {
         AgentRejection::internal(error.message)

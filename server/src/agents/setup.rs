@@ -1,4 +1,4 @@
-//! [`AgentSetup`]: what an agent is built for.
+//! [`AgentSetup`]: the input of an agent's construction.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use super::rejection::AgentRejection;
 use crate::rules::OperatorRules;
 use crate::settings::{CustomSetting, LlmConfig, SessionSettings, non_empty};
 
-/// Returns whether a call runs without approval.
+/// A predicate: whether a call runs without approval.
 type AutoRule = Arc<dyn Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync>;
 
-/// Describes what an agent is built for: the settings of its session or request, who it works for,
-/// and where models come from.
+/// The input for building an agent: the settings of its session or request, the principal it works
+/// for, and the source of its models.
 ///
 /// An [`AgentFactory`](crate::AgentFactory) receives it.
 #[non_exhaustive]
 pub struct AgentSetup {
     /// The settings of the session or request itself.
     pub(super) given: SessionSettings,
-    /// These, with the defaults for what they leave out.
+    /// The given settings, completed with the defaults.
     pub(super) settings: SessionSettings,
     /// The app's own settings.
     custom: Arc<[CustomSetting]>,
     principal: Option<Principal>,
     default_system: Option<String>,
-    /// Whether the agent asked for the system prompt, and thus has the setting.
+    /// `true` if the agent has called [`AgentSetup::system`], and thus has the setting.
     uses_system: AtomicBool,
     models: Option<Arc<dyn Models>>,
     pub(super) rules: Arc<OperatorRules>,
@@ -41,26 +41,26 @@ pub struct AgentSetup {
     own_model: Option<String>,
     pub(super) request: Option<ChatOptions>,
     pub(super) auto: Vec<AutoRule>,
-    /// Whether the request's own model was asked for, with the client's key.
+    /// `true` if the agent has taken the request's own model, with the client's key.
     is_clients_model: AtomicBool,
     warn: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-/// What a request that a run of its own answers says besides the settings of a session.
+/// The options of a request that runs without a session, besides the settings of a session.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ChatOptions {
-    /// The model that the client describes, with its own key; `None` for that of the settings.
+    /// The model that the client describes, with its own key; `None` for the model of the settings.
     pub(crate) llm_config: Option<LlmConfig>,
     pub(crate) temperature: Option<f32>,
     pub(crate) max_tokens: Option<u32>,
     /// Text after the agent's own system prompt.
     pub(crate) instructions: Option<String>,
-    /// Whether tools that change something must be listed among the approved ones.
+    /// `true` if the client must list the tools that change something among the approved ones.
     pub(crate) confirm: bool,
 }
 
 impl AgentSetup {
-    /// Describes an agent for a session with these settings, which has no models.
+    /// Creates the setup of a session with these settings, without models.
     pub fn new(settings: SessionSettings) -> Self {
         AgentSetup {
             given: settings.clone(),
@@ -79,45 +79,46 @@ impl AgentSetup {
         }
     }
 
-    /// Sets the settings that hold where those of the session say nothing. Agents ignore defaults
-    /// that they do not have.
+    /// Sets the defaults for settings that the session leaves out. Agents ignore defaults that they
+    /// do not use.
     pub fn defaults(mut self, defaults: SessionSettings) -> Self {
         self.own_model.clone_from(&defaults.model);
         self.settings = self.settings.over(defaults);
         self
     }
 
-    /// Sets the app's own settings, which [`AgentSetup::custom`] returns the values of.
+    /// Sets the app's own settings. [`AgentSetup::custom`] returns their values.
     pub fn custom_settings(mut self, settings: impl Into<Arc<[CustomSetting]>>) -> Self {
         self.custom = settings.into();
         self
     }
 
-    /// Sets where [`AgentSetup::model`] takes the model from.
+    /// Sets the source of the model that [`AgentSetup::model`] returns.
     pub fn models(mut self, models: Arc<dyn Models>) -> Self {
         self.models = Some(models);
         self
     }
 
-    /// Sets what [`AgentSetup::system`] returns if the settings name no system prompt. A function
-    /// is called with the setup as it is now, so set the prompt last.
+    /// Sets the prompt that [`AgentSetup::system`] returns if the settings name none. A function is
+    /// called at once with the setup so far, so set the prompt last.
     pub fn default_system(mut self, prompt: impl Into<SystemPrompt>) -> Self {
         if self.settings.system.is_none() {
             self.default_system = Some(prompt.into().of(&self));
-            // The agent itself has asked for nothing yet.
+            // The calls of the prompt's function are not the agent's.
             (self.uses_system, self.is_clients_model) = Default::default();
         }
         self
     }
 
-    /// Sets who the agent works for.
+    /// Sets the principal that the agent works for.
     pub fn for_principal(mut self, principal: Principal) -> Self {
         self.principal = Some(principal);
         self
     }
 
     /// Lets calls run without approval if `rule` returns `true`, unless the tool's own rule
-    /// requires it. A front end adds what its user has allowed for good, for example.
+    /// requires an approval. For example, a front end adds the calls that its user has allowed for
+    /// good.
     pub fn auto_when(
         mut self,
         rule: impl Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync + 'static,
@@ -126,13 +127,13 @@ impl AgentSetup {
         self
     }
 
-    /// Sets what shows warnings to the host. By default they are logged.
+    /// Sets the callback that shows warnings to the host. By default they are logged.
     pub fn on_warning(mut self, show: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.warn = Box::new(show);
         self
     }
 
-    /// Warns the host: the agent is built, but not with all that was asked for. `text` is a
+    /// Warns the host that the agent lacks something that the settings ask for. `text` is a
     /// sentence.
     pub fn warn(&self, text: &str) {
         (self.warn)(text);
@@ -144,26 +145,26 @@ impl AgentSetup {
         self
     }
 
-    /// Makes it the setup of one request.
+    /// Turns it into the setup of one request.
     pub(crate) fn for_request(mut self, options: ChatOptions) -> Self {
         self.request = Some(options);
         self
     }
 
-    /// Returns whether the agent has got the model that the request describes.
+    /// Returns whether the agent uses the model that the request describes.
     pub(crate) fn is_clients_model(&self) -> bool {
         self.is_clients_model.load(Ordering::Relaxed)
     }
 
-    /// Returns the settings, with their defaults. Limits and approvals are applied by
-    /// [`AgentSetup::apply`].
+    /// Returns the settings, completed with the defaults. [`AgentSetup::apply`] applies limits and
+    /// approvals.
     pub fn settings(&self) -> &SessionSettings {
         &self.settings
     }
 
-    /// Returns the system prompt: that of the settings, else the default one of the app or server
-    /// ([`ServerBuilder::system`](crate::ServerBuilder::system)); `None` if there is neither. A
-    /// function that builds an agent has the setting `system` only if it calls this.
+    /// Returns the system prompt of the settings, else the default of the app or server
+    /// ([`ServerBuilder::system`](crate::ServerBuilder::system)), else `None`. An agent has the
+    /// setting `system` only if the function that builds it calls this method.
     pub fn system(&self) -> Option<&str> {
         self.uses_system.store(true, Ordering::Relaxed);
         self.settings.system.as_deref().or(self.default_system.as_deref())
@@ -180,9 +181,9 @@ impl AgentSetup {
         self.uses_system.load(Ordering::Relaxed)
     }
 
-    /// Returns the value of one of the app's own settings: that of the session, else the default
-    /// one of the server or the command line, else that of the setting. Without any of them, an
-    /// `Option` is `None`, and another type is rejected.
+    /// Returns the value of one of the app's own settings: from the session, else the server or
+    /// command line, else the setting's default. Without any of them, an `Option` is `None`, and
+    /// another type is rejected.
     ///
     /// ```
     /// use loopwright_server::{AgentSetup, CustomSetting, SessionSettings};
@@ -200,8 +201,8 @@ impl AgentSetup {
     /// ```
     ///
     /// # Errors
-    /// Rejects a missing value, one that is invalid or that has another type, and a name that no
-    /// setting of the app has.
+    /// Rejects a missing or invalid value, a value of another type, and the name of an unknown
+    /// setting.
     pub fn custom<T: DeserializeOwned>(&self, name: &str) -> Result<T, AgentRejection> {
         let Some(setting) = self.custom.iter().find(|setting| setting.name() == name) else {
             let why = format!(
@@ -213,13 +214,13 @@ impl AgentSetup {
         Ok(setting.value_in(&self.settings.custom)?)
     }
 
-    /// Returns who the agent works for, if that is known.
+    /// Returns the principal that the agent works for, if it is known.
     pub fn principal(&self) -> Option<&Principal> {
         self.principal.as_ref()
     }
 
-    /// Returns whether a user can decide and answer while the agent runs, as in a session. While
-    /// a request to `/api/agent-chat` streams, nobody can.
+    /// Returns whether a user can decide and answer while the agent runs, as in a session. This is
+    /// impossible while a request to `/api/agent-chat` streams.
     pub fn has_user(&self) -> bool {
         self.request.is_none()
     }
@@ -227,8 +228,8 @@ impl AgentSetup {
     /// Builds the model that the settings or the request name.
     ///
     /// # Errors
-    /// Rejects a name that no model has or that the operator does not allow, a missing name if
-    /// there is no default, and a missing key.
+    /// Rejects a name that is unknown or that the operator does not allow, a missing name if there
+    /// is no default, and a missing key.
     pub fn model(&self) -> Result<Box<dyn ChatModel>, AgentRejection> {
         let Some(models) = &self.models else {
             let why = "This server has no models by name: set them with `ServerBuilder::models`, \
@@ -257,11 +258,11 @@ impl AgentSetup {
     }
 }
 
-/// Computes a prompt for a session or a request.
+/// A function that computes a prompt for a session or a request.
 type Compute = dyn Fn(&AgentSetup) -> String + Send + Sync;
 
-/// Holds the system prompt of sessions that have none of their own: a text, or a function
-/// `Fn(&AgentSetup) -> String` that computes it from the settings and the principal.
+/// The system prompt of sessions without one of their own: a text, or a function `Fn(&AgentSetup)
+/// -> String` that computes it from the settings and the principal.
 ///
 /// ```
 /// use loopwright_server::{AgentSetup, SystemPrompt};

@@ -23,15 +23,15 @@ use crate::settings::{LlmConfig, SessionSettings, non_empty};
 /// Headers that carry a key.
 const KEY_HEADERS: [&str; 4] = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
 
-/// Provides models by name, with the keys of the environment, as [`loopwright_providers::resolve`]
-/// finds them. Failed requests are retried.
+/// Models by name, with the keys of the environment, resolved by [`loopwright_providers::resolve`].
+/// Failed requests are retried.
 #[derive(Clone)]
 pub struct EnvModels {
     catalogue: Catalogue,
     http: Http,
     max_attempts: u32,
     max_retry_delay: Duration,
-    /// Connections to addresses that clients name, with the addresses that they may have. Rules
+    /// The connections to addresses that clients name, and the addresses allowed for them. Rules
     /// differ only between servers, so one set of connections is usually enough.
     client_http: Arc<OnceLock<(Addresses, Http)>>,
 }
@@ -55,8 +55,8 @@ impl EnvModels {
         self
     }
 
-    /// Sets how often a request is sent at most, and the longest delay before it is sent again,
-    /// where the settings of a session do not say it. Defaults to [`MAX_ATTEMPTS`] and
+    /// Sets the maximum number of attempts of a request, and the maximum delay before a retry, for
+    /// sessions whose settings leave them out. Defaults to [`MAX_ATTEMPTS`] and
     /// [`MAX_RETRY_DELAY`]. See [`Retry`].
     pub fn retries(mut self, max_attempts: u32, max_delay: Duration) -> Self {
         (self.max_attempts, self.max_retry_delay) = (max_attempts, max_delay);
@@ -129,7 +129,8 @@ impl Models for EnvModels {
         provider.address(variable)
     }
 
-    /// Rejects a provider's server on this machine where clients may not name this machine.
+    /// Rejects a provider's server on this machine if clients may not use addresses of this
+    /// machine.
     fn check(
         &self,
         settings: &SessionSettings,
@@ -139,7 +140,7 @@ impl Models for EnvModels {
             return Ok(());
         };
         let has_own_address = settings.base_url.as_deref().is_some_and(|url| {
-            url != provider.base_url // a client cannot give one
+            url != provider.base_url // clients cannot set this one
         });
         if has_own_address || provider.base_url_var.and_then(variable).is_some() {
             return Ok(());
@@ -150,8 +151,8 @@ impl Models for EnvModels {
         }
     }
 
-    /// Returns those of the catalogue for which the environment has what they need, such as a key,
-    /// and the offline model.
+    /// Returns the models of the catalogue that the environment has the requirements for, such as a
+    /// key, and the offline model.
     fn list(&self) -> Vec<ModelInfo> {
         let var = |name: &str| std::env::var(name).ok();
         let usable =
@@ -204,14 +205,14 @@ impl EnvModels {
     /// Finds the model that a client describes, with the client's key.
     fn resolve_client(&self, config: &LlmConfig) -> Result<Resolved, ModelError> {
         let key = non_empty(&config.api_key);
-        // Not from the server's environment: its keys and addresses are not the client's.
+        // The server's environment is not used: its keys and addresses are not the client's.
         let var = |name: &str| key.filter(|_| name.ends_with("_KEY")).map(str::to_owned);
         self.resolve(&config.model_id(), non_empty(&config.base_url), var)
     }
 
-    /// Returns the connections for the address of a client's model, rejecting an IP address that is
-    /// not allowed. What a name resolves to is checked when a connection is made. `path` is what
-    /// names the address.
+    /// Returns the connections for the address of a client's model. Rejects an IP address that is
+    /// not allowed. The addresses of a host name are checked on connecting. `path` points to the
+    /// setting with the address.
     fn client_http(
         &self,
         base_url: &str,
@@ -239,8 +240,8 @@ impl EnvModels {
     }
 }
 
-/// Returns the host of a URL if it is an IP address that is not allowed. The model says whether the
-/// URL is valid.
+/// Returns the host of a URL if it is an IP address that is not allowed. An invalid URL is left to
+/// the model to report.
 fn refused_host(base_url: &str, allowed: &Addresses) -> Option<String> {
     let url = Url::parse(base_url).ok()?;
     let ip = match url.host()? {
@@ -267,13 +268,13 @@ fn provider_of(settings: &SessionSettings) -> Option<&'static Provider> {
     Provider::named(if first.starts_with("openai-") { "openai" } else { first })
 }
 
-/// Returns a variable of the environment that is not blank.
+/// Returns an environment variable that is not blank.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
-/// Rejects a configuration without a model, with a header of the connection, or without a key where
-/// the provider needs one.
+/// Rejects a configuration that has no model, that sets a header of the connection, or that lacks a
+/// key the provider needs.
 fn check(config: &LlmConfig) -> Result<(), AgentRejection> {
     let has_key = config.api_key.as_deref().is_some_and(|key| !key.trim().is_empty());
     let has_key_header =

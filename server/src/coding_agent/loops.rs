@@ -1,4 +1,4 @@
-//! The loops that a coding agent can have.
+//! The loops of a coding agent.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use loopwright_patterns::{
 use crate::agents::AgentRejection;
 use crate::settings::SessionSettings;
 
-/// The loops by name, as `--pattern` of the command line lists them.
+/// The loops by name, as in `--pattern` of the command line.
 const NAMES: &str =
     "generic, pi, plan-first, plan-execute, reflect, self-consistency, clarify, react";
 
-/// What an answer must be for the loop `reflect`.
+/// The criterion for answers of the loop `reflect`.
 const RUBRIC: &str = "It must be correct, complete and to the point.";
 
 /// The number of answers of the loop `self-consistency`.
@@ -55,7 +55,7 @@ pub(super) fn of(
             return Err(AgentRejection::bad_request("/toolChoice", why));
         }
     };
-    // A plan comes before a forced call.
+    // A plan is made before a forced call.
     Ok(match name {
         "plan-first" => Arc::new(PlanFirst::new(pattern)),
         _ => Arc::new(PlanFirst::new(pattern).on_command("/plan")),

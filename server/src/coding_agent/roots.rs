@@ -10,20 +10,20 @@ use loopwright_tools::Workspace;
 use crate::agents::AgentRejection;
 use crate::error::ConfigError;
 
-/// The directories that clients may work in, and in those below them. Clones share them.
+/// The directories that clients may work in, with their subdirectories. Clones share them.
 #[derive(Clone)]
 pub(super) struct Roots(Arc<[Root]>);
 
 struct Root {
     workspace: Workspace,
-    /// As the operator wrote it, absolute.
+    /// The absolute path, as the operator wrote it.
     path: PathBuf,
-    /// Without symbolic links.
+    /// The path without symbolic links.
     real: PathBuf,
 }
 
 impl Roots {
-    /// Opens these directories, failing if one is not a directory.
+    /// Opens these directories. Fails if one is not a directory.
     pub(super) fn open(roots: &[PathBuf]) -> Result<Self, ConfigError> {
         let open = |root: &PathBuf| {
             let fail = |error: Box<dyn Error + Send + Sync>| {
@@ -45,7 +45,7 @@ impl Roots {
         opened.map_err(|_| AgentRejection::internal("The directory could not be opened."))?
     }
 
-    /// Returns the path of the directory that a client named, without looking for it.
+    /// Returns the absolute path of the directory that a client names, without accessing it.
     pub(super) fn absolute(&self, dir: Option<&str>) -> Option<String> {
         let first = &self.0.first()?.real;
         let path: PathBuf = first.join(dir.unwrap_or(".")).components().collect();
@@ -64,7 +64,7 @@ impl Roots {
             Some(first) => first.real.join(dir),
             None => return Err(outside()),
         };
-        // Nothing outside of the roots is disclosed, not even whether it exists.
+        // Errors disclose nothing outside the roots, not even whether it exists.
         let Ok(real) = std::fs::canonicalize(&requested) else {
             let parent = std::path::Component::ParentDir;
             let plain = !requested.components().any(|component| component == parent);
@@ -81,7 +81,7 @@ impl Roots {
         if !real.is_dir() {
             return Err(reject("This is not a directory."));
         }
-        // Opened from the root on, so it stays below even if a part of it becomes a link meanwhile.
+        // Opened relative to the root, so a part that becomes a link meanwhile cannot lead outside.
         let inside = real.strip_prefix(&root.real).unwrap_or(Path::new("."));
         let inside = inside
             .to_str()

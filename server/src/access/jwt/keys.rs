@@ -1,4 +1,4 @@
-//! [`IssuerKeys`]: the keys of an issuer of tokens, fetched from it.
+//! [`IssuerKeys`]: the keys of a token issuer, fetched over HTTP.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,19 +12,19 @@ use tokio::time::Instant;
 use crate::error::{ApiError, ConfigError, ErrorKind};
 use crate::http_client::install_crypto_provider;
 
-/// After which time without an attempt to fetch keys a token waits for one, so that a key that was
-/// withdrawn is not accepted for ever.
+/// The maximum time since the last attempt to fetch keys. After it, a token waits for a new
+/// attempt, so a withdrawn key is not accepted for ever.
 const MAX_KEYS_AGE: Duration = Duration::from_secs(60 * 60);
-/// When keys are fetched again while they are used.
+/// The age from which keys in use are fetched again in the background.
 const REFRESH_AGE: Duration = Duration::from_secs(50 * 60);
-/// How soon keys are fetched again after an attempt.
+/// The minimum time between two attempts to fetch keys.
 const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(10);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum size of a document of the issuer.
+/// The maximum size of a document from the issuer.
 const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;
 
-/// The keys of an issuer. No lock is held while they are fetched, so a slow issuer delays only
-/// tokens whose keys are unknown.
+/// The keys of a token issuer. No lock is held during a fetch, so a slow issuer delays only tokens
+/// with unknown keys.
 pub(super) struct IssuerKeys(Arc<Inner>);
 
 struct Inner {
@@ -32,19 +32,19 @@ struct Inner {
     keys_url: Option<String>,
     client: reqwest::Client,
     keys: Mutex<Keys>,
-    /// Held by the one who fetches.
+    /// Held by the task that fetches.
     fetching: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct Keys {
-    /// The keys, and when they were fetched.
+    /// The keys, and the time of the fetch.
     set: Option<(JwkSet, Instant)>,
     /// The end of the last attempt to fetch them.
     attempted: Option<Instant>,
 }
 
-/// The part of the issuer's document that is used.
+/// The fields of the issuer's document that the server uses.
 #[derive(Deserialize)]
 struct Discovery {
     issuer: String,
@@ -52,7 +52,8 @@ struct Discovery {
 }
 
 impl IssuerKeys {
-    /// Gets the keys from this address, or from the one in the issuer's document.
+    /// Creates the keys, which are fetched from this address, or from the one in the issuer's
+    /// document.
     pub(super) fn new(issuer: String, keys_url: Option<String>) -> Result<Self, ConfigError> {
         install_crypto_provider();
         let client = reqwest::Client::builder().redirect(Policy::none()).timeout(FETCH_TIMEOUT);
@@ -91,7 +92,7 @@ impl Inner {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a key that can be used without waiting.
+    /// Returns a key that is usable without waiting.
     fn recent(&self, id: Option<&str>) -> Option<Jwk> {
         let keys = self.keys();
         let is_recent = keys.attempted.is_some_and(|at| at.elapsed() < MAX_KEYS_AGE);
@@ -104,7 +105,7 @@ impl Inner {
         is_old && keys.may_fetch() && self.fetching.try_lock().is_ok()
     }
 
-    /// Fetches the keys, unless that was tried just now. Callers at the same time wait for one
+    /// Fetches the keys, unless the last attempt was just now. Concurrent callers share one
     /// attempt.
     async fn refresh(&self) {
         let _fetching = self.fetching.lock().await;
@@ -172,7 +173,7 @@ fn find(set: &JwkSet, id: Option<&str>) -> Option<Jwk> {
     }
 }
 
-/// Checks that others cannot replace what comes from this address.
+/// Checks that third parties cannot tamper with the response of this address.
 pub(super) fn check_url(text: &str) -> Result<(), ConfigError> {
     let url = reqwest::Url::parse(text).ok();
     let is_safe = url.is_some_and(|url| match url.scheme() {
@@ -190,7 +191,7 @@ pub(super) fn check_url(text: &str) -> Result<(), ConfigError> {
     Err(ConfigError(why.into()))
 }
 
-/// Returns why a token is not accepted.
+/// Returns the error for a token that is not accepted.
 pub(in crate::access) fn invalid(why: &str) -> ApiError {
     let why = format!("The token is not accepted: {why}. Get a new one from its issuer.");
     ApiError::new(ErrorKind::Token, why)
