@@ -1,4 +1,4 @@
-//! [`EventStreams`]: the streams whose clients can change which sessions they follow.
+//! [`EventStreams`]: streams whose clients can change the sessions that they follow.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,50 +13,51 @@ use crate::backlog::Start;
 use crate::error::{ApiError, ErrorKind};
 use crate::json::{MAX_POSITION, position};
 
-/// How many changes a stream can have whose client has not read the frames before them.
+/// Maximum number of changes of a stream whose client has not read the earlier frames.
 const MAX_CHANGES: usize = 64;
 
-/// The streams that are open. Clones share them.
+/// The open streams. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct EventStreams(Arc<Streams>);
 
 type Streams = Mutex<HashMap<Arc<str>, mpsc::Sender<Change>>>;
 
-/// What a stream follows from now on.
+/// A change to the sessions that a stream follows.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Change {
-    /// The sessions that are followed, too.
+    /// The sessions to follow in addition.
     #[serde(default)]
     pub(crate) follow: Vec<Follow>,
-    /// The names of feeds that end.
+    /// The names of the feeds to end.
     #[serde(default)]
     pub(crate) unfollow: Vec<Arc<str>>,
 }
 
-/// A session, and from where on it is followed.
+/// A session to follow, and the position to start from.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Follow {
-    /// The client's name of this feed, which its frames have. A feed of the same name ends.
+    /// The client's name for this feed, repeated in its frames. An earlier feed with the same name
+    /// ends.
     #[schemars(length(min = 1, max = 100))]
     pub(crate) feed: Arc<str>,
-    /// The session.
+    /// The id of the session.
     pub(crate) session: Arc<str>,
-    /// The number of the last event that the client has; all events are sent if it is missing.
+    /// The number of the last event that the client has. Without it, all events are sent.
     #[serde(default, deserialize_with = "position")]
     #[schemars(range(max = MAX_POSITION))]
     pub(crate) after: Option<u64>,
-    /// Without `after`: about how many of the last events are sent, whole turns, fewer if they are
-    /// long. `GET /api/sessions/{id}/history` returns those before them.
+    /// Without `after`: about how many of the last events are sent, in whole turns, fewer if they
+    /// are long. `GET /api/sessions/{id}/history` returns earlier ones.
     #[serde(default, deserialize_with = "position")]
     #[schemars(range(max = MAX_POSITION))]
     pub(crate) last: Option<u64>,
-    /// Whether the events of sub-agents are sent, too, from here on.
+    /// Whether new events of sub-agents are sent too.
     #[serde(default)]
     pub(crate) tree: bool,
 }
 
 impl Follow {
-    /// Returns where the feed starts.
+    /// Returns the start of the feed.
     pub(crate) fn start(&self) -> Start {
         Start::new(self.after, self.last)
     }
@@ -64,14 +65,14 @@ impl Follow {
 
 /// A stream that can be changed until this is dropped.
 pub(crate) struct ChangeableStream {
-    /// Its id, which only its client knows.
+    /// The id, which only the stream's client knows.
     pub(crate) id: Arc<str>,
     pub(crate) changes: mpsc::Receiver<Change>,
     streams: Weak<Streams>,
 }
 
 impl EventStreams {
-    /// Registers a stream.
+    /// Opens a stream.
     pub(crate) fn open(&self) -> ChangeableStream {
         let random = || SystemEnvironment.random();
         let id: Arc<str> = format!("{:016x}{:016x}", random(), random()).into();
@@ -80,7 +81,7 @@ impl EventStreams {
         ChangeableStream { id, changes, streams: Arc::downgrade(&self.0) }
     }
 
-    /// Passes a change to a stream.
+    /// Sends a change to a stream.
     pub(crate) fn change(&self, id: &str, change: Change) -> Result<(), ApiError> {
         let sender = lock(&self.0).get(id).cloned();
         let sent = sender.map(|sender| sender.try_send(change));

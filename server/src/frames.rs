@@ -1,4 +1,4 @@
-//! The frames of `/api/agent-chat`, and which events they are made of.
+//! The frames of `/api/agent-chat`, converted from a run's events.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use crate::sse_frames::SseFrame;
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(crate) enum Frame {
-    /// The run was started.
+    /// The run has started.
     AgentStart,
     /// A reply begins.
     ThinkingStart,
-    /// More of what the model thinks.
+    /// The next part of the model's thinking.
     Thinking { content: String },
-    /// More text of the reply.
+    /// The next part of the reply's text.
     Content { content: String },
-    /// This reply no longer counts: the model's server failed, and the request is repeated.
+    /// The reply so far is void: the model's server failed, and the request is repeated.
     Withdrawn,
     /// The request to the model failed, and will be sent again after a delay.
     Retry { attempt: u32, max_attempts: u32, delay_ms: u64, reason: String },
     /// The reply is complete.
     ThinkingEnd,
-    /// A tool begins.
+    /// A tool call begins.
     ToolUse { tool_name: Arc<str>, tool_input: Arc<Value>, tool_id: CallId },
-    /// More of a tool's output.
+    /// The next part of a tool's output.
     ToolUpdate {
         tool_id: CallId,
         content: String,
@@ -44,7 +44,7 @@ pub(crate) enum Frame {
     },
     /// A tool was not run, as `autoApprove` does not list it.
     Confirm { tool_name: Arc<str>, tool_id: CallId },
-    /// A tool has ended.
+    /// A tool call has ended.
     ToolResult { tool_id: CallId, content: String, is_error: bool },
     /// The run failed, or its last reply is incomplete.
     Error { kind: String, message: String },
@@ -58,12 +58,12 @@ impl From<RunFailure> for Frame {
     }
 }
 
-/// Converts a run's events to frames.
+/// A converter from a run's events to frames.
 #[derive(Default)]
 pub(crate) struct Frames {
-    /// Whether a part of the current reply was sent.
+    /// `true` if a part of the current reply was sent.
     reply_started: bool,
-    /// Whether text of the current reply was sent.
+    /// `true` if text of the current reply was sent.
     has_text: bool,
 }
 
@@ -98,7 +98,7 @@ impl Frames {
             }),
             AgentEvent::MessageEnd { message } if message.role() == Role::Assistant => {
                 let content = message.text();
-                // What the pattern says itself does not stream.
+                // A text from the pattern itself does not stream.
                 if !self.has_text && !content.is_empty() {
                     to.push_back(Frame::Content { content });
                 }
@@ -173,7 +173,7 @@ mod tests {
         content.collect()
     }
 
-    /// C196: It does not stream.
+    /// C196: A text from the pattern itself does not stream.
     #[test]
     fn what_a_pattern_says_is_sent_once_and_what_streamed_is_not_repeated() {
         let id = MessageId(2);

@@ -9,9 +9,9 @@ use serde::Deserialize;
 
 use crate::error::ApiError;
 
-/// The maximum number of images of a message.
+/// Maximum number of images in a message.
 const MAX_IMAGES: usize = 10;
-/// The maximum size of an image. The size of bodies limits all images of a message together.
+/// Maximum size of an image. The limit on bodies also bounds the total size of a message's images.
 const MAX_IMAGE_BYTES: usize = 5 * 1024 * 1024;
 
 /// An image of a message.
@@ -23,7 +23,7 @@ pub(crate) struct ImageBody {
     data: String,
 }
 
-/// The types of images that models take.
+/// The image types that models accept.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 enum ImageType {
     #[serde(rename = "image/png")]
@@ -47,7 +47,7 @@ impl ImageType {
     }
 }
 
-/// Checks the images of a message, and returns them as its content.
+/// Checks the images of a message and returns them as its content.
 pub(crate) fn contents(images: Vec<ImageBody>) -> Result<Vec<Content>, ApiError> {
     if images.len() > MAX_IMAGES {
         return Err(too_many());
@@ -55,7 +55,7 @@ pub(crate) fn contents(images: Vec<ImageBody>) -> Result<Vec<Content>, ApiError>
     images.into_iter().enumerate().map(|(index, image)| image.content(index)).collect()
 }
 
-/// Checks the number of images of a message; each of them was checked when it was read.
+/// Checks the number of images in a message. Each image was checked when it was read.
 pub(crate) fn check_number(content: &[Content]) -> Result<(), ApiError> {
     let images = content.iter().filter(|content| matches!(content, Content::Image { .. }));
     match images.count() > MAX_IMAGES {

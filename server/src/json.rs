@@ -1,4 +1,4 @@
-//! Bodies of requests: JSON and nothing else, and errors that say where in them.
+//! JSON bodies of requests, and errors with the position of a mistake.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
@@ -11,12 +11,12 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::{ApiError, ErrorKind};
 
-/// The pattern of a text that is not blank, which the server trims: `\s` of JSON Schema has not
-/// U+0085, but U+FEFF.
+/// The pattern of a text that is not blank after the server's trimming. Unlike Rust's white space,
+/// `\s` of JSON Schema lacks U+0085 and has U+FEFF.
 pub(crate) const NOT_BLANK: &str = r"[^\s\u0085]|\ufeff";
 
-/// Extracts a JSON object of this type. The client must declare it as JSON, which a page of another
-/// site cannot do without the server's consent. An empty body is `{}`.
+/// A JSON object, extracted from the body. The client must declare the body as JSON, which a page
+/// of another site cannot do without the server's consent. An empty body is `{}`.
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
@@ -28,8 +28,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     }
 }
 
-/// Extracts a body that the client declares as JSON, as [`JsonBody`] demands, for a protocol that
-/// reads it itself.
+/// A body declared as JSON, as for [`JsonBody`], for a protocol that parses it itself.
 pub(crate) struct JsonBytes(pub(crate) Bytes);
 
 impl<S: Send + Sync> FromRequest<S> for JsonBytes {
@@ -74,14 +73,14 @@ pub(crate) fn json_at<T: DeserializeOwned>(text: &str, path: &str) -> Result<T, 
     Ok(from_json(text.as_bytes(), path)?)
 }
 
-/// Reads `null` as a missing value.
+/// Deserialises `null` as the default value.
 pub(crate) fn or_default<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(
     from: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-/// Reads a whole number that is at least 1.
+/// Deserialises a whole number of at least 1.
 pub(crate) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     match whole_number(from)? {
         Some(0) => Err(D::Error::custom("none, expected a number of at least 1")),
@@ -89,7 +88,7 @@ pub(crate) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D
     }
 }
 
-/// Reads a sum of money, which is greater than 0.
+/// Deserialises a sum of money greater than 0.
 pub(crate) fn sum<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     match Option::<f64>::deserialize(from)? {
         Some(sum) if !sum.is_finite() || sum <= 0.0 => {
@@ -99,11 +98,10 @@ pub(crate) fn sum<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::
     }
 }
 
-/// The greatest number of an event or a fact that clients can send. All JSON parsers read it as it
-/// is written.
+/// The greatest event or fact number that clients can send. All JSON parsers read it exactly.
 pub(crate) const MAX_POSITION: u64 = (1 << 53) - 1;
 
-/// Reads the number of an event, or how many there are.
+/// Deserialises an event number or a number of events.
 pub(crate) fn position<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let Some(number) = Option::<f64>::deserialize(from)? else {
         return Ok(None);

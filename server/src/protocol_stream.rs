@@ -1,5 +1,5 @@
-//! [`ProtocolStream`]: the response of a protocol, which shows runs of a session. When it is no
-//! longer read, the runs continue.
+//! [`ProtocolStream`]: the response of a protocol, which shows runs of a session. The runs continue
+//! when the client stops reading.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -19,16 +19,16 @@ use crate::feed::Feed;
 use crate::metrics::OpenStream;
 use crate::sse_frames::{SseFrame, response};
 
-/// The events of a protocol for runs of a session.
+/// A stream of protocol events for runs of a session.
 pub(crate) struct ProtocolStream<E: Encode> {
     conversation: Conversation,
     feed: Feed,
     encoder: E,
     ready: VecDeque<E::Event>,
     is_complete: bool,
-    /// What follows the last event.
+    /// The frame after the last event.
     last: Option<SseFrame>,
-    /// Resolves when the grace period of a shutdown is over.
+    /// A future that resolves when the grace period of a shutdown is over.
     end: Pin<Box<WaitForCancellationFutureOwned>>,
     _open: OpenStream,
 }
@@ -37,7 +37,7 @@ impl<E> ProtocolStream<E>
 where
     E: Encode<Event: Send> + Send + 'static,
 {
-    /// Builds the response that starts with what is `ready`, and continues with this feed.
+    /// Creates a stream that starts with the `ready` events and continues with this feed.
     pub(crate) fn new(
         conversation: Conversation,
         feed: Feed,
@@ -123,15 +123,15 @@ where
     }
 }
 
-/// Returns the response with these events, without those of a session.
+/// Returns a response that has only these events.
 pub(crate) fn complete<T: serde::Serialize>(events: VecDeque<T>) -> Response {
     let frames: Vec<SseFrame> = events.iter().map(|event| SseFrame::new(None, event)).collect();
     response(stream::iter(frames))
 }
 
-/// Sends the inputs of a request, and returns the events of the session that follow, and what the
-/// response waits for of `awaited`: a decision that leaves its action pending, as others must
-/// approve it too, has no consequences yet. With `tree`, the events are those of sub-agents, too.
+/// Sends the inputs of a request. Returns the events of the session that follow, and the part of
+/// `awaited` that the response waits for. A decision is not awaited if its action is still pending
+/// because others must approve it too. With `tree`, the events of sub-agents are included.
 pub(crate) async fn send_all(
     conversation: &Conversation,
     inputs: Vec<InputEvent>,
@@ -157,7 +157,7 @@ pub(crate) async fn send_all(
         };
         Ok::<_, ApiError>(decided.iter().filter(is_pending).cloned().collect::<Vec<_>>())
     };
-    // Before they are sent, so that no event of a sub-agent is missed, which cannot be read later.
+    // Opened before sending, so that no event of a sub-agent is missed: they cannot be read later.
     let run = match awaited.first() {
         Some(Awaited::Request(id)) => RunStart::OfRequest(id.clone()),
         // The same call may have been decided before.

@@ -1,5 +1,5 @@
-//! [`RequestRun`]: a run that answers one request. Nothing is stored, and the run ends with the
-//! connection of its client.
+//! [`RequestRun`]: a run that answers one request. It stores nothing and ends with its client's
+//! connection.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -26,27 +26,27 @@ use crate::server::Server;
 use crate::settings::SessionSettings;
 use crate::sse_frames::{SseFrame, response};
 
-/// What a run is started with.
+/// The input of a run.
 pub(crate) struct RunRequest {
     pub(crate) prompt: Prompt,
-    /// The log of a session with the earlier messages.
+    /// The earlier messages, as the log of a session.
     pub(crate) history: Vec<LogEntry>,
     pub(crate) settings: SessionSettings,
     pub(crate) options: ChatOptions,
 }
 
-/// A run, as a stream of its events. It is aborted when the stream is dropped before its end.
+/// A run, as a stream of its events. Dropping the stream early aborts the run.
 pub(crate) struct RequestRun {
     guard: RunGuard,
     events: EventStream,
     observer: Observer,
-    /// Resolves when the grace period of a shutdown is over.
+    /// A future that resolves when the grace period of a shutdown is over.
     end: Pin<Box<WaitForCancellationFutureOwned>>,
     _open: OpenStream,
     has_ended: bool,
 }
 
-/// Why the events of a run end before the run does.
+/// The reason that the events of a run end before the run does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CutOff {
     /// The client reads too slowly.
@@ -58,7 +58,7 @@ pub(crate) enum CutOff {
 }
 
 impl CutOff {
-    /// Returns what the client is told.
+    /// Returns the failure that the client receives.
     pub(crate) fn failure(self) -> RunFailure {
         match self {
             CutOff::Lagged => {
@@ -74,8 +74,8 @@ impl CutOff {
 }
 
 impl RequestRun {
-    /// Starts a run if the caller may have one: it counts towards the client's quota, and towards
-    /// the caller's daily budget unless the model is the client's.
+    /// Starts a run if the caller may have one. It counts towards the client's quota. It also
+    /// counts towards the caller's daily budget, unless the model is the client's.
     pub(crate) async fn start(
         server: &Server,
         client: Client,
@@ -108,7 +108,7 @@ impl RequestRun {
             context = context.shared_budget(budget);
         }
         let (handle, _) = agent.run(context).await.map_err(|error| failed(&error))?;
-        // From here on, a client that disconnects ends the run, also while it is being started.
+        // From here on, a client that disconnects ends the run, even during its start.
         let guard = RunGuard::new(handle.clone(), permit);
         let state = handle.state().await.map_err(|error| failed(&error))?;
         shared.telemetry.follow(&handle, &name, &state);
@@ -132,7 +132,7 @@ impl RequestRun {
         })
     }
 
-    /// Returns a response with the frames that `encoder` makes of the events.
+    /// Returns a response with the frames that `encoder` makes from the events.
     pub(crate) fn into_response(self, mut encoder: impl Encoder) -> Response {
         let mut ready = VecDeque::new();
         encoder.start(&mut ready);
@@ -140,7 +140,7 @@ impl RequestRun {
     }
 }
 
-/// Adds what a run has used to the use of the day when it has ended, also if its client has
+/// Adds the usage of a run to the daily budget when the run has ended, even if its client has
 /// disconnected.
 async fn count(server: Server, payer: Principal, handle: AgentHandle, memory: Arc<dyn Memory>) {
     handle.wait_for_idle().await;
@@ -176,8 +176,8 @@ impl Stream for RequestRun {
     }
 }
 
-/// Aborts a run when it is dropped before the run has ended. The run's permit is released when it
-/// has ended, so a client that disconnects does not get more runs at a time.
+/// A guard that aborts a run when it is dropped early. The run's permit is released when the run
+/// has ended, so a client that disconnects does not get more concurrent runs.
 struct RunGuard(Option<RunPermit>);
 
 impl RunGuard {
@@ -205,9 +205,9 @@ impl Drop for RunGuard {
     }
 }
 
-/// Makes frames of the events of a run.
+/// An encoder of the events of a run as frames.
 pub(crate) trait Encoder: Send + Unpin + 'static {
-    /// Appends the frames that precede all events. By default there are none.
+    /// Appends the frames before all events. Appends nothing by default.
     fn start(&mut self, _to: &mut VecDeque<SseFrame>) {}
 
     /// Appends the frames of an event.

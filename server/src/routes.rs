@@ -36,24 +36,24 @@ use crate::long_reads::{LongReads, bound_long_reads};
 use crate::refusal_log::log_refusals;
 use crate::server::Server;
 
-/// Returns all routes, to be nested into an axum app. Bodies are bounded and must be JSON.
+/// Returns all routes, for nesting into an axum app. Bodies are bounded and must be JSON.
 ///
 /// The routes check neither authentication nor `Host` and `Origin`: the app that mounts them must
 /// add its own checks as layers. [`serve`](crate::serve) adds the usual ones.
 ///
-/// A layer that inserts a [`Caller`](crate::Caller), or a
-/// [`Principal`](loopwright_core::agent::Principal), into the extensions of a request says on whose
-/// behalf it is made: it is the principal of the request that a prompt sends and of a decision, the
-/// owner of the sessions that it creates, and whose facts `/api/memory` shows. Steers and
-/// follow-ups belong to the run that they change, and so to the principal of its request. The log
-/// of the session has it, for calls that are decided later.
+/// To name the caller, a layer inserts a [`Caller`](crate::Caller), or a
+/// [`Principal`](loopwright_core::agent::Principal), into the extensions of a request. This
+/// principal owns the sessions that the request creates. It is the principal of prompts and
+/// decisions, and `/api/memory` shows its facts. Steers and follow-ups belong to the run that they
+/// change, and so to the principal of that run's request. The log of the session records it, for
+/// calls that are decided later.
 ///
-/// The server's [policy](crate::ServerBuilder::policy) says what each of them may do. A request
-/// without one is the operator's, who may do everything: the layer must refuse those that it does
-/// not know. A request with an empty principal is refused.
+/// The server's [policy](crate::ServerBuilder::policy) decides what each caller may do. A request
+/// without a caller is the operator's, who may do everything: the layer must refuse unknown
+/// callers. A request with an empty principal is refused.
 ///
-/// What a caller was not allowed, a quota that is used up, and a body that is too large are logged
-/// as warnings, with the caller, the client's address if there is a
+/// Refusals by the policy or a quota, and bodies that are too large, are logged as warnings. A
+/// warning has the caller, the client's address if there is a
 /// [`ConnectInfo`](axum::extract::ConnectInfo), and the reason.
 ///
 /// ```

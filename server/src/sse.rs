@@ -8,15 +8,15 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::{Stream, StreamExt};
 use loopwright_core::event::Envelope;
 
-/// How long a stream is silent before a comment is sent.
+/// The time without frames after which a comment is sent.
 pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Returns a response that streams events to a client. Each event is a frame with its type, its
 /// JSON in one line, and its sequence number as `id` if it has one.
 ///
 /// `events` is a session's [`EventStream`](loopwright_core::EventStream), or its
-/// [`public`](crate::ToPublic::public) form. A comment is sent every 15 seconds without events.
-/// When the client disconnects, the response and with it the stream is dropped; the run continues.
+/// [`public`](crate::ToPublic::public) form. A comment is sent after 15 seconds without events.
+/// When the client disconnects, the response and the stream are dropped, and the run continues.
 ///
 /// ```
 /// use axum::Router;
@@ -53,8 +53,8 @@ where
     Sse::new(frames).keep_alive(KeepAlive::new().interval(HEARTBEAT_INTERVAL))
 }
 
-/// Holds the number of the last event. Only events with a new number get an `id`, so a browser that
-/// reconnects names the last numbered event. Sub-agents number their own events, which get none.
+/// The number of the last event. Only events with a new number get an `id`, so a browser that
+/// reconnects names the last numbered event. Sub-agents number their own events, which get no `id`.
 #[derive(Default)]
 pub(crate) struct Numbering(pub(crate) u64);
 

@@ -1,5 +1,5 @@
-//! The frames of the server's event streams. A long event is not copied: its frame shares the JSON
-//! with those of other readers.
+//! The frames of the server's event streams. A long event is not copied: all its readers' frames
+//! share the JSON.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -17,17 +17,17 @@ use crate::metrics::OpenStream;
 use crate::server::Shared;
 use crate::sse::HEARTBEAT_INTERVAL;
 
-/// The maximum length of JSON that is copied into a frame.
+/// Maximum size of JSON that is copied into a frame.
 const MAX_COPIED_BYTES: usize = 1024;
-/// A comment, which is sent after [`HEARTBEAT_INTERVAL`] without a frame.
+/// A comment, sent after [`HEARTBEAT_INTERVAL`] without a frame.
 const HEARTBEAT: &[u8] = b":\n\n";
 
-/// A frame, in parts of which some may be empty.
+/// A frame in three parts, some of which may be empty.
 #[derive(Debug, Clone)]
 pub(crate) struct SseFrame([Bytes; 3]);
 
 impl SseFrame {
-    /// Builds a frame of this type, if one is given, whose data is JSON in one line.
+    /// Builds a frame with this type, if one is given, and with JSON in one line as its data.
     pub(crate) fn new(name: Option<&str>, data: &impl Serialize) -> Self {
         let mut frame = start(name);
         match serde_json::to_writer(&mut frame, data) {
@@ -41,8 +41,8 @@ impl SseFrame {
         SseFrame::whole(frame)
     }
 
-    /// Builds a frame of this type, whose data is this JSON between two texts, and which has a
-    /// number or not.
+    /// Builds a frame with this type. Its data is this JSON between two texts, and it may have a
+    /// number.
     pub(crate) fn around(
         name: &str,
         json: Bytes,
@@ -90,7 +90,7 @@ fn start(name: Option<&str>) -> Vec<u8> {
     frame
 }
 
-/// Returns a response with these frames, which proxies do not buffer.
+/// Returns a response with these frames. Its headers stop proxies from buffering.
 pub(crate) fn response(frames: impl Stream<Item = SseFrame> + Unpin + Send + 'static) -> Response {
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
@@ -103,10 +103,10 @@ pub(crate) fn response(frames: impl Stream<Item = SseFrame> + Unpin + Send + 'st
     (headers, Body::from_stream(parts.map(Ok::<_, Infallible>))).into_response()
 }
 
-/// The parts of frames, and a comment if there was none for a while.
+/// The parts of frames, and a comment after a while without frames.
 struct Parts<S> {
     frames: S,
-    /// Those of the last frame that have not been sent.
+    /// The unsent parts of the last frame.
     parts: std::array::IntoIter<Bytes, 3>,
     heartbeat: Pin<Box<Sleep>>,
 }
@@ -134,10 +134,10 @@ impl<S: Stream<Item = SseFrame> + Unpin> Stream for Parts<S> {
     }
 }
 
-/// Frames that end when the server has shut down, after a frame that announces it.
+/// Frames that end when the server has shut down, after a frame that announces the shutdown.
 pub(crate) struct DrainedFrames<S> {
     frames: S,
-    /// `None` when the reader has been sent `notice`.
+    /// `None` after `notice` was sent.
     draining: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     notice: SseFrame,
     end: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -190,7 +190,7 @@ mod tests {
         String::from_utf8(frame.0.concat()).unwrap()
     }
 
-    /// C278: a frame is the same whether its JSON is long or not, and long JSON is not copied.
+    /// C278: A frame is the same whether its JSON is long or not, and long JSON is not copied.
     #[test]
     fn the_parts_of_a_frame_are_the_frame() {
         for length in [1, MAX_COPIED_BYTES, MAX_COPIED_BYTES + 1] {

@@ -1,4 +1,4 @@
-//! `/a2a/{agent}`: A2A 1.0 with JSON-RPC, for any agent; and the agents' cards.
+//! `/a2a/{agent}`: A2A 1.0 with JSON-RPC, for any agent, and the agents' cards.
 
 use std::collections::VecDeque;
 
@@ -30,7 +30,7 @@ use crate::quota::Client;
 use crate::server::Server;
 use crate::settings::SessionSettings;
 
-/// The header with the version of the protocol, and the version.
+/// The name of the version header, and the supported version.
 const VERSION: (&str, &str) = ("a2a-version", "1.0");
 
 pub(crate) fn routes() -> Router<Server> {
@@ -40,8 +40,8 @@ pub(crate) fn routes() -> Router<Server> {
         .route("/.well-known/agent-card.json", get(default_card))
 }
 
-/// Returns whether an agent's card is at this path. Clients read it before they have a token: it
-/// says that they need one.
+/// Returns whether this is the path of an agent's card. Clients read the card without a token: it
+/// tells them that they need one.
 pub(crate) fn is_card(path: &str) -> bool {
     let agent = path.strip_suffix("/.well-known/agent-card.json");
     agent.is_some_and(|agent| match agent.strip_prefix("/a2a/") {
@@ -56,7 +56,7 @@ async fn card(
     OriginalUri(uri): OriginalUri,
     headers: HeaderMap,
 ) -> Result<Json<AgentCard>, ApiError> {
-    let name = agent.map_or(String::new(), |Path(name)| name); // an illegal one is none
+    let name = agent.map_or(String::new(), |Path(name)| name); // an invalid name matches nothing
     let mut settings = SessionSettings::new();
     settings.agent = Some(name.clone());
     if !server.shared().agents.has(&settings) {
@@ -77,7 +77,7 @@ async fn default_card(
     Json(card_of(&server, name, prefix, &headers))
 }
 
-/// Returns the card of an agent, with the address that the client has used for the server.
+/// Returns the card of an agent, with the address under which the client has reached the server.
 fn card_of(server: &Server, name: &str, prefix: &str, headers: &HeaderMap) -> AgentCard {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let host = text(header::HOST.as_str()).unwrap_or("localhost");
@@ -112,12 +112,12 @@ async fn call(
     match answered {
         Ok(response) => Ok(response),
         Err(Refusal::Rpc(error)) => Ok(Json(error.response(&id)).into_response()),
-        // The status says more to proxies and to the server's log than a code of JSON-RPC.
+        // For proxies and the server's log, a status is more useful than a JSON-RPC code.
         Err(Refusal::Api(error)) => Err(error),
     }
 }
 
-/// Why a call is refused: by the protocol, or by the server.
+/// The refusal of a call, by the protocol or by the server.
 enum Refusal {
     Rpc(RpcError),
     Api(ApiError),
@@ -130,7 +130,7 @@ impl From<RpcError> for Refusal {
 }
 
 impl From<ApiError> for Refusal {
-    /// What is wrong with the request itself has a code of the protocol.
+    /// Converts an error in the request itself to a code of the protocol.
     fn from(error: ApiError) -> Self {
         match error.kind() {
             ErrorKind::BadRequest => Refusal::Rpc(RpcError::invalid_params(error.to_string())),
@@ -222,7 +222,7 @@ fn new_context() -> String {
     format!("{:016x}{:016x}", random(), random())
 }
 
-/// Returns what the response to these inputs waits for.
+/// Returns the requests and decisions that the response to these inputs waits for.
 fn awaited(inputs: &[InputEvent]) -> Vec<Awaited> {
     let awaited = |input: &InputEvent| match input {
         InputEvent::UserRequest(prompt) => prompt.id.clone().map(Awaited::Request),
@@ -251,7 +251,7 @@ async fn wait(conversation: &Conversation, mut feed: Feed, mut encoder: Encoder)
     }
 }
 
-/// Streams what remains of a task.
+/// Streams the rest of a task.
 async fn subscribe(participant: Participant, id: Value, task: TaskId) -> Result<Response, Refusal> {
     let conversation = find(participant, &task).await?;
     let current = task_of(&conversation, &task).await?;
@@ -304,14 +304,14 @@ async fn list_tasks(participant: Participant, list: ListTasks) -> Result<Value, 
     }))
 }
 
-/// Aborts the run of a task, or denies what it waits for, and returns the task at its end.
+/// Aborts the run of a task, or denies its pending actions. Returns the task at its end.
 async fn cancel(participant: Participant, task: TaskId) -> Result<Task, Refusal> {
     let conversation = find(participant, &task).await?;
-    // The state and the run are those of one moment, so that no other run is aborted.
+    // The state and the run are read at the same time, so that no other run is aborted.
     let events = conversation.history().await?;
     let Some(current) = tasks(&task.context, &events).into_iter().find(|known| known.id == task)
     else {
-        task_of(&conversation, &task).await?; // it waits in the queue, or there is none
+        task_of(&conversation, &task).await?; // queued, or unknown
         let why = "The task waits until an earlier one of its context has ended: cancel that one.";
         return Err(RpcError::new(code::TASK_NOT_CANCELABLE, why).into());
     };
@@ -340,15 +340,15 @@ async fn find(participant: Participant, task: &TaskId) -> Result<Conversation, R
     Ok(participant.find(&task.context).await?.ok_or_else(TaskId::unknown)?)
 }
 
-/// Returns a task as far as the session's log has come.
+/// Returns the state of a task, from the session's log.
 async fn task_of(conversation: &Conversation, id: &TaskId) -> Result<Task, Refusal> {
     Log::read(conversation, &id.context).await?.task(id)
 }
 
-/// The log of a session as of one moment.
+/// A snapshot of a session's log.
 struct Log {
     entries: Vec<LogEntry>,
-    /// The tasks, with what they wait for.
+    /// The tasks, with their pending actions.
     tasks: Vec<Task>,
     pending: Vec<ExternalAction>,
 }

@@ -59,7 +59,7 @@ async fn run(
     Ok(ProtocolStream::new(conversation, feed, encoder, ready).response())
 }
 
-/// Answers a client that sends no input: with the conversation, and the run in progress.
+/// Answers a client that sends no input, with the conversation and the run in progress.
 async fn follow(participant: Participant, request: &RunRequest) -> Result<Response, ApiError> {
     let (thread, run) = (request.thread.as_str(), request.run.as_str());
     let mut ready: VecDeque<Event> = VecDeque::new();

@@ -1,4 +1,4 @@
-//! `/api/agents`: the agents of the server, and what an agent is made of; and `/api/models`.
+//! `/api/agents`: the agents of the server and their parts. `/api/models`: the models.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::settings::SessionSettings;
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct AgentList {
     agents: Vec<AgentEntry>,
-    /// Whether there are facts about the caller, under `/api/memory`.
+    /// Whether the server keeps facts about the caller, under `/api/memory`.
     memory: bool,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct AgentList {
 pub(crate) struct AgentEntry {
     /// The name, for `agent` of a new session.
     name: String,
-    /// The commands that it carries out, such as `/plan`: requests that begin with one.
+    /// The agent's commands, such as `/plan`. A request that begins with one runs it.
     commands: Vec<&'static str>,
 }
 
@@ -40,9 +40,9 @@ pub(crate) struct AgentEntry {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct AgentDescription {
     name: Arc<str>,
-    /// Its own model. A pattern can use others.
+    /// The agent's own model. A pattern can use others.
     model: ModelInfo,
-    /// Its tools, without those of sources that are asked for each run.
+    /// The agent's tools, except tools of sources that are asked for each run.
     tools: Vec<ToolDescription>,
 }
 
@@ -53,12 +53,12 @@ pub(crate) struct ToolDescription {
     /// The title that front ends show.
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<String>,
-    /// What the model reads.
+    /// The description that the model reads.
     description: String,
     /// The JSON Schema of the arguments.
     schema: Value,
     effect: Effect,
-    /// Whether its calls need the user's approval.
+    /// Whether calls need the user's approval.
     approval: NeedsApproval,
 }
 
@@ -68,8 +68,8 @@ pub(crate) struct ModelList {
     /// The model of sessions that name none, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     default: Option<String>,
-    /// The models; the server may know others. Values that are not known are missing; prices are
-    /// US dollars per million tokens.
+    /// The models; the server may know others. Unknown values are missing. Prices are in US dollars
+    /// per million tokens.
     models: Vec<ModelInfo>,
 }
 
@@ -103,7 +103,7 @@ async fn describe(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Json<AgentDescription>, ApiError> {
     let mut settings = SessionSettings::new();
-    settings.agent = Some(name.map_or(String::new(), |Path(name)| name)); // an illegal one is none
+    settings.agent = Some(name.map_or(String::new(), |Path(name)| name)); // invalid: no such agent
     if !server.shared().agents.has(&settings) {
         let why = "There is no agent of this name: `GET /api/agents` lists them.";
         return Err(ApiError::new(ErrorKind::NotFound, why));
@@ -122,8 +122,8 @@ async fn of_session(
     built(&server, session.owner.as_ref().or(shared.principal.as_ref()), settings).await
 }
 
-/// Builds an agent and describes it. What keeps it from being built is a conflict: nothing is wrong
-/// with the request.
+/// Builds an agent and describes it. An error in its settings is a conflict, since the request
+/// itself is valid.
 async fn built(
     server: &Server,
     principal: Option<&Principal>,

@@ -28,13 +28,13 @@ use crate::server::Server;
 use crate::settings::SessionSettings;
 use crate::sse_frames::SseFrame;
 
-/// What follows the last chunk.
+/// The data after the last chunk.
 const DONE: &str = "[DONE]";
 
 /// The messages of a chat.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct UiMessages {
-    /// What `useChat` takes as `messages`.
+    /// The `messages` option of `useChat`.
     messages: Vec<Value>,
 }
 

@@ -1,4 +1,4 @@
-//! `/api/audit`: who decided what, when, and from where.
+//! `/api/audit`: the decisions on actions, with author, time and origin.
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -18,7 +18,7 @@ pub(crate) fn routes() -> Router<Server> {
     Router::new().route("/api/audit", get(audit))
 }
 
-/// Which decisions a client wants.
+/// The query of a request for decisions.
 #[derive(Deserialize)]
 struct DecisionsQuery {
     after: Option<String>,
@@ -29,13 +29,13 @@ struct DecisionsQuery {
     until: Option<u64>,
 }
 
-/// A page of the caller's own decisions and of those in the sessions that the caller may read, the
-/// latest first. Decisions in deleted sessions are for those who took them, the role `admin` and
-/// the operator. A page can have fewer than the limit, although more pages follow.
+/// A page of decisions, the latest first: the caller's own, and those in sessions that the caller
+/// may read. Decisions in deleted sessions are visible to their authors, the role `admin` and the
+/// operator. A page can have fewer entries than the limit although more pages follow.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Decisions {
     decisions: Vec<DecisionRecord>,
-    /// The `after` of the next page. Missing if there is none.
+    /// The `after` of the next page. Missing on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }

@@ -1,7 +1,8 @@
-//! `/api/events`: the events of several sessions in one stream, whose client changes which.
+//! `/api/events`: the events of several sessions in one stream, with a choice of sessions that the
+//! client can change.
 //!
 //! A browser opens six connections to an origin over HTTP/1.1, so the tabs of the page share one
-//! stream. Each feed is like a stream of its own: it starts where its client says, and its end does
+//! stream. Each feed is like a stream of its own: the client chooses its start, and its end does
 //! not end the others.
 
 use std::collections::HashMap;
@@ -30,18 +31,18 @@ use crate::json::JsonBody;
 use crate::server::Server;
 use crate::sse_frames::{DrainedFrames, SseFrame};
 
-/// The maximum number of feeds of a stream.
+/// Maximum number of feeds of a stream.
 const MAX_FEEDS: usize = 1_000;
-/// How many feeds of a stream are opened at a time.
+/// Maximum number of feeds of a stream that are opened at a time.
 const MAX_OPENING: usize = 8;
-/// The maximum length of the name of a feed, in characters.
+/// Maximum length of the name of a feed, in characters.
 const MAX_FEED_CHARS: usize = 100;
 
 /// The data of a frame.
 #[derive(Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum StreamFrame {
-    /// The first frame: the id by which the stream can be changed.
+    /// The first frame: the id for changing the stream.
     Stream { stream: Arc<str> },
     /// The feed is open. Its events follow.
     Open { feed: Arc<str> },
@@ -100,7 +101,7 @@ async fn change(
     JsonBody(change): JsonBody<Change>,
 ) -> Result<StatusCode, ApiError> {
     check(&change)?;
-    let id = stream.map_or(String::new(), |Path(id)| id); // an illegal one is none
+    let id = stream.map_or(String::new(), |Path(id)| id); // an invalid id matches nothing
     server.shared().event_streams.change(&id, change)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -126,10 +127,10 @@ fn too_many() -> String {
 struct Feeds {
     source: ChangeableStream,
     server: Server,
-    /// Who may read the sessions.
+    /// The caller, whose rights decide which sessions can be read.
     caller: Caller,
     frames: SelectAll<BoxStream<'static, StreamFrame>>,
-    /// Those that have not ended. Dropping the guard ends one.
+    /// The feeds that have not ended. Dropping the guard ends one.
     open: HashMap<Arc<str>, DropGuard>,
     /// One permit for each feed that is being opened.
     opening: Arc<Semaphore>,
@@ -173,7 +174,7 @@ impl Feeds {
     }
 }
 
-/// Returns the frames of a feed, from its first to its last.
+/// Returns all frames of a feed.
 fn frames(
     server: Server,
     caller: Caller,
@@ -225,7 +226,7 @@ impl StreamFrame {
     }
 }
 
-/// Returns the frame of an event, which shares the JSON of the event.
+/// Returns the frame of an event. It shares the JSON of the event.
 fn event_frame(feed: &str, id: Option<u64>, event: &EncodedEvent) -> SseFrame {
     let id = id.map(|id| format!("\"id\":{id},")).unwrap_or_default();
     let before = format!("{{\"type\":\"event\",\"feed\":{},{id}\"event\":", json!(feed));
@@ -241,7 +242,7 @@ mod tests {
     use super::*;
     use crate::encoded_events::EncodedEvents;
 
-    /// C278: the frame has what its schema says.
+    /// C278: The frame conforms to its schema.
     #[test]
     fn a_frame_around_the_json_of_an_event_is_the_whole_frame() {
         let update = Update::Text { block: 0, delta: "\"x\"".into() };

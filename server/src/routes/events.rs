@@ -22,27 +22,27 @@ use crate::json::MAX_POSITION;
 use crate::server::Server;
 use crate::sse_frames::{DrainedFrames, SseFrame};
 
-/// Where a reader wants to continue.
+/// The start of a reader's stream.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct After {
-    /// The number of the last event that the reader has; all events are sent if it is missing. The
+    /// The number of the last event that the reader has; without it, all events are sent. The
     /// header `Last-Event-ID`, which browsers send when they reconnect, takes precedence.
     #[serde(default)]
     after: Option<u64>,
     /// Without a number to continue after: about how many of the last events are sent.
     #[serde(default)]
     last: Option<u64>,
-    /// Whether the events of sub-agents are sent, too, from here on. They have no `id`.
+    /// Whether new events of sub-agents are sent too. They have no `id`.
     #[serde(default)]
     tree: bool,
 }
 
-/// Which earlier events a client wants.
+/// A query for earlier events.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct HistoryQuery {
     /// Only events before this number.
     before: u64,
-    /// About how many events.
+    /// The approximate number of events.
     #[serde(default)]
     limit: Option<u64>,
 }
@@ -50,14 +50,14 @@ pub(crate) struct HistoryQuery {
 /// Earlier events of a session.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct History {
-    /// The events that have numbers, in their order: whole turns.
+    /// The events that have numbers, in order: whole turns.
     pub(crate) events: Vec<Arc<Envelope>>,
-    /// The `before` for the events before these. Missing if there are none.
+    /// The `before` of the page with earlier events. Missing on the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) before: Option<u64>,
 }
 
-/// How many events a page of the history has, if the client does not say.
+/// The default number of events on a page of the history.
 pub(crate) const PAGE_EVENTS: u64 = 200;
 pub(crate) const MAX_PAGE_EVENTS: u64 = 1_000;
 

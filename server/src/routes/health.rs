@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use crate::server::Server;
 
-/// Whether the server is alive, or accepts work.
+/// The state of the server.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Health {
     /// `ok`, `draining` while it shuts down, or `store` while sessions cannot be stored.
     status: &'static str,
-    /// Its version.
+    /// The version of the server.
     version: &'static str,
 }
 
@@ -22,13 +22,13 @@ pub(crate) fn routes() -> Router<Server> {
     Router::new().route("/healthz", get(health)).route("/readyz", get(ready))
 }
 
-/// Returns whether a path is one of these routes. They are public, and answered also to clients
-/// that have all their connections.
+/// Returns whether a path is one of these routes. They are public, and also answered for clients
+/// that have used up their connections.
 pub(crate) fn is_health_path(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz")
 }
 
-/// A process that answers is alive, also while it shuts down or its disk is full.
+/// Reports that the process is alive. It still is while it shuts down or its disk is full.
 async fn health() -> Json<Health> {
     Json(Health::of("ok"))
 }

@@ -29,25 +29,25 @@ pub(crate) fn routes() -> Router<Server> {
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum InboxFrame {
-    /// What happened to an action.
+    /// A change of an action.
     Change(Arc<ActionChange>),
-    /// All actions that were pending have been sent; what follows are changes.
+    /// All actions that were pending have been sent. Changes follow.
     Ready(Ready),
 }
 
-/// The actions that were pending have been sent.
+/// The end of the initial pending actions.
 #[derive(Serialize, JsonSchema)]
 #[serde(tag = "type", rename = "ready")]
 pub(crate) struct Ready {}
 
-/// What one reader has been sent.
+/// A reader of the inbox.
 struct Reader {
     server: Server,
     caller: Caller,
-    /// Frames that come before further changes.
+    /// The frames to send before further changes.
     first: VecDeque<InboxFrame>,
     changes: broadcast::Receiver<Arc<ActionChange>>,
-    /// The actions that were sent as pending.
+    /// The actions sent to the reader as pending.
     seen: HashSet<(Arc<str>, CallId)>,
 }
 
@@ -68,7 +68,7 @@ async fn events(State(server): State<Server>, caller: Caller) -> Result<Response
 }
 
 impl Reader {
-    /// Returns the next frame for this reader, or `None` if it has read too slowly.
+    /// Returns the next frame for this reader, or `None` if it reads too slowly.
     async fn next(&mut self) -> Option<InboxFrame> {
         loop {
             let frame = match self.first.pop_front() {

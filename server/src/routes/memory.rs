@@ -1,4 +1,4 @@
-//! `/api/memory`: the facts about the caller, to see and to delete.
+//! `/api/memory`: the facts about the caller, to read and to delete.
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -14,7 +14,7 @@ use crate::error::{ApiError, ErrorKind};
 use crate::json::MAX_POSITION;
 use crate::server::Server;
 
-/// How many facts a page has, if the client does not say.
+/// The default number of facts per page.
 const PAGE_FACTS: u32 = 100;
 const MAX_PAGE_FACTS: u32 = 1_000;
 
@@ -24,7 +24,7 @@ pub(crate) fn routes() -> Router<Server> {
         .route("/api/memory/{id}", delete(forget))
 }
 
-/// Which facts a client wants.
+/// The query of a request for facts.
 #[derive(Deserialize)]
 struct FactQuery {
     query: Option<String>,
@@ -37,7 +37,7 @@ struct FactQuery {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct FactList {
     facts: Vec<FactEntry>,
-    /// The `after` of the next page. Missing if there are no more facts.
+    /// The `after` of the next page. Missing on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     after: Option<u64>,
 }
@@ -47,19 +47,19 @@ pub(crate) struct FactList {
 struct FactEntry {
     id: u64,
     text: String,
-    /// When it was stored first, in milliseconds since 1970.
+    /// The time at which it was first stored, in milliseconds since 1970.
     created: u64,
-    /// When it was stored last, in milliseconds since 1970.
+    /// The time at which it was last stored, in milliseconds since 1970.
     refreshed: u64,
-    /// The session that it was stored in first, if known.
+    /// The session that first stored it, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<String>,
 }
 
-/// All facts were deleted.
+/// The result of deleting all facts.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Forgotten {
-    /// How many there were.
+    /// The number of deleted facts.
     facts: u64,
 }
 

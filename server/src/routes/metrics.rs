@@ -1,4 +1,4 @@
-//! `GET /metrics`: what the server has done, for Prometheus.
+//! `GET /metrics`: the server's statistics for Prometheus.
 
 use axum::Router;
 use axum::extract::State;

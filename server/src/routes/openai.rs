@@ -1,5 +1,5 @@
-//! The OpenAI API, in which an agent is the model: `/v1/chat/completions`, `/v1/responses` and
-//! `/v1/models`. As with `/api/agent-chat`, nothing is stored, and a run ends with its connection.
+//! The OpenAI API, with agents as models: `/v1/chat/completions`, `/v1/responses` and `/v1/models`.
+//! As with `/api/agent-chat`, nothing is stored, and a run ends with its connection.
 
 mod error_form;
 mod models;
@@ -32,7 +32,8 @@ use crate::server::Server;
 use crate::settings::SessionSettings;
 use crate::sse_frames::SseFrame;
 
-/// Says to the official clients that a run must not be repeated: its calls can have had effects.
+/// The header that stops the official clients from repeating a run, whose calls can have had
+/// effects.
 const NO_RETRY: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-should-retry"), HeaderValue::from_static("false"));
 
@@ -100,8 +101,8 @@ async fn responses(
     })
 }
 
-/// Starts a run of the agent that is the request's model. It uses the server's own model, and calls
-/// that change something run only if the operator has approved their tools.
+/// Starts a run of the agent named as the request's model. The run uses the server's own model.
+/// Calls that change something run only if the operator has approved their tools.
 async fn start(
     server: &Server,
     client: Client,
@@ -132,13 +133,13 @@ async fn start(
         model: agent.into(),
     };
     let request = RunRequest { prompt, history, settings, options };
-    // The fields that its errors name are not those of this API.
+    // Paths in errors refer to fields that this API does not have.
     let run = RequestRun::start(server, client, caller, request).await;
     Ok((head, run.map_err(ApiError::without_path)?))
 }
 
-/// Reads the events of a run that is not streamed. Without its deltas, nothing is sent that is
-/// withdrawn later.
+/// Reads the events of a run that is not streamed. Deltas are skipped, so that withdrawn text is
+/// never sent.
 async fn read(mut run: RequestRun, mut encode: impl FnMut(&Envelope)) -> Result<(), CutOff> {
     while let Some(event) = run.next().await {
         let event = event?;

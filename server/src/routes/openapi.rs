@@ -1,5 +1,5 @@
-//! `GET /api/openapi.json`: what the routes take and return. The schemas are those of the
-//! routes' types.
+//! `GET /api/openapi.json`: the OpenAPI document of the routes, with schemas derived from their
+//! types.
 
 mod a2a;
 mod document;
@@ -21,14 +21,14 @@ use self::document::Document;
 use crate::server::Server;
 use crate::settings::{CustomSetting, schema_of};
 
-/// The schemas of requests with the values of the app's own settings.
+/// The request schemas with values of the app's own settings.
 const WITH_CUSTOM: [&str; 3] = ["SessionSettings", "SettingsChange", "ChatRequest"];
 
 pub(crate) fn routes() -> Router<Server> {
     Router::new().route("/api/openapi.json", get(openapi))
 }
 
-/// The document is the same for all requests, and takes longer to build than to send.
+/// Returns the document. It is the same for all requests, and takes longer to build than to send.
 async fn openapi(State(server): State<Server>) -> impl IntoResponse {
     let shared = server.shared();
     let build = || document(shared.agents.custom_settings()).to_string().into();

@@ -1,8 +1,8 @@
-//! `/` and `/inbox`: the web pages, a few files that are part of the binary.
+//! `/` and `/inbox`: the web pages, a few files embedded in the binary.
 //!
-//! The page shows the text of models as text nodes only. The policy below enforces that even if the
-//! page is wrong: no script but its own files, nothing from other hosts, and no markup made of
-//! strings (trusted types).
+//! The page inserts the text of models only as text nodes. The policy below enforces this even if
+//! the page has a bug: it allows only the page's own scripts, nothing from other hosts, and no
+//! markup made from strings (trusted types).
 
 use axum::Router;
 use axum::http::header;
@@ -59,7 +59,7 @@ fn send(&(_, media_type, text): &File) -> impl IntoResponse {
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "no-referrer"),
-        // The page changes with the version of the server.
+        // A new version of the server has a new page.
         (header::CACHE_CONTROL, "no-cache"),
     ];
     (headers, text)

@@ -1,14 +1,14 @@
-//! The parameters of requests for a page of a list.
+//! The query parameters of paginated lists.
 
 use std::str::FromStr;
 
 use crate::error::{ApiError, ErrorKind};
 
-/// How many elements a page has, if the client does not say.
+/// The default number of elements on a page.
 pub(crate) const DEFAULT_LIMIT: u32 = 100;
 pub(crate) const MAX_LIMIT: u32 = 1_000;
 
-/// Returns the maximum number of elements.
+/// Checks the requested number of elements, and returns it or the default.
 pub(crate) fn limit(given: Option<u32>) -> Result<usize, ApiError> {
     let limit = given.unwrap_or(DEFAULT_LIMIT);
     match (1..=MAX_LIMIT).contains(&limit) {
@@ -17,7 +17,7 @@ pub(crate) fn limit(given: Option<u32>) -> Result<usize, ApiError> {
     }
 }
 
-/// Returns the position after which the page begins.
+/// Parses the position after which the page begins.
 pub(crate) fn cursor<T: FromStr>(after: Option<String>) -> Result<Option<T>, ApiError> {
     let invalid =
         |_| invalid("`after` is no position in the list: send the `next` of a page.".to_owned());

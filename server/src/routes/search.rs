@@ -19,20 +19,20 @@ use crate::error::{ApiError, ErrorKind};
 use crate::server::Server;
 use crate::settings::SessionSettings;
 
-/// How many hits a page has, if the client does not say.
+/// The default number of hits per page.
 pub(crate) const PAGE_HITS: u32 = 20;
 pub(crate) const MAX_PAGE_HITS: u32 = 100;
-/// How many hits can be reached by pages.
+/// Maximum number of hits that pages can reach.
 pub(crate) const MAX_HITS: u32 = 1_000;
-/// The maximum length of a query, in characters.
+/// Maximum length of a query, in characters.
 pub(crate) const MAX_QUERY_CHARS: usize = 500;
-/// How much of a message is shown, and how much of that is before the first word that was found.
+/// Maximum length of an excerpt, and of its part before the first word found, in characters.
 const MAX_EXCERPT_CHARS: usize = 240;
 const MAX_LEAD_CHARS: usize = 60;
-/// How many sessions are listed at a time.
+/// The number of sessions per page of a list.
 const PAGE_SESSIONS: usize = 100;
 
-/// What a client looks for.
+/// The query of a search.
 #[derive(Deserialize)]
 pub(crate) struct SearchQuery {
     q: String,
@@ -45,9 +45,10 @@ pub(crate) struct SearchQuery {
 /// Messages that contain the words.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct SearchResults {
-    /// The messages: those of the session that changed last are first, and in each the latest one.
+    /// The messages. The session that changed last comes first, and within a session the latest
+    /// message.
     hits: Vec<Hit>,
-    /// The `after` of the next page. Missing if there is none.
+    /// The `after` of the next page. Missing on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u32>,
 }
@@ -60,7 +61,7 @@ pub(crate) struct Hit {
     title: String,
     message: MessageId,
     role: Role,
-    /// A part of its text, around the first of the words, in one line.
+    /// An excerpt of its text in one line, around the first of the words.
     excerpt: String,
 }
 
@@ -100,8 +101,8 @@ async fn search(
     Ok(Json(SearchResults { hits, next }))
 }
 
-/// Returns the first messages, of sessions that the caller may read. The store searches those of
-/// all sessions; a position among them would say how many others there are.
+/// Returns the first messages of sessions that the caller may read. The store's own search covers
+/// all sessions, and positions in its result would reveal how many others there are.
 async fn find(
     server: &Server,
     caller: &Caller,
@@ -148,7 +149,7 @@ async fn find(
 }
 
 impl SearchQuery {
-    /// Checks the query, and returns how many hits are wanted at most.
+    /// Checks the query, and returns the maximum number of hits on the page.
     fn check(&self) -> Result<u32, ApiError> {
         let invalid = |why: String| Err(ApiError::new(ErrorKind::BadRequest, why));
         if self.q.trim().is_empty() || self.q.chars().count() > MAX_QUERY_CHARS {
@@ -167,7 +168,8 @@ impl SearchQuery {
     }
 }
 
-/// Returns a part of a text in one line, around the first of the words, which are in lower case.
+/// Returns an excerpt of a text in one line, around the first of the words, which are in lower
+/// case.
 fn excerpt(text: &str, words: &[String]) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let lower = line.to_lowercase(); // it may have more characters, but hardly
@@ -195,7 +197,7 @@ mod tests {
         let part = of(&format!("{} Sheep {}", "a ".repeat(500), "b ".repeat(500)), "sheep");
         assert!(part.starts_with('…') && part.ends_with('…') && part.contains("a Sheep b"));
         assert_eq!(part.chars().count(), MAX_EXCERPT_CHARS + 2);
-        // In lower case these are two characters each.
+        // In lower case, each of these is two characters.
         let part = of(&format!("{}x", "\u{130}".repeat(500)), "x");
         assert!(part.chars().count() <= MAX_EXCERPT_CHARS + 2, "{part}");
     }

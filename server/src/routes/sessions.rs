@@ -1,4 +1,4 @@
-//! `/api/sessions`: live sessions, which continue when a connection closes; and `/api/actions`, the
+//! `/api/sessions`: live sessions, which continue when a connection closes. `/api/actions`: the
 //! pending actions of all sessions.
 
 mod actions;
@@ -172,7 +172,7 @@ async fn steer(
         let prompt = body.prompt()?;
         return send(&server, &id, None, InputEvent::SteerTo { call, prompt }).await;
     }
-    // It may start a run: if actions are pending, it denies them.
+    // A steer may start a run: if actions are pending, it denies them.
     let prompt = check_content(&server, &id, body.prompt()?).await?;
     send(&server, &id, Some(client), InputEvent::Steer(prompt)).await
 }
@@ -223,7 +223,7 @@ async fn compact(
     Ok(Json(Compacted { compactions }))
 }
 
-/// Sends an input to a session, wherever it is open. It is in the session's log when this returns.
+/// Sends an input to a session, wherever it is open. On return, the input is in the session's log.
 /// With a client, its run quota must allow a run.
 async fn send(server: &Server, id: &str, client: Option<Client>, event: InputEvent) -> Accepted {
     let sent = server.shared().live.send(id, client, None, event).await?;

@@ -1,9 +1,9 @@
-//! The history of a request, converted to a session's log: every call is directly followed by its
-//! one result.
+//! The history of a request, converted to a session's log in which each call is directly followed
+//! by its one result.
 //!
 //! An entry has the form `{role, content, toolName?, toolInput?, toolResult?, toolCallId?}`, or is
-//! a message as events contain it. Both may be mixed. What is not for a model (details of results,
-//! custom messages of the application) is left out.
+//! a message as in events. Both may be mixed. Data that is not for a model is left out: details of
+//! results, and custom messages of the application.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use crate::error::ApiError;
 use crate::json::json_at;
 
-/// One entry. Fields that may be large stay text until they are needed.
+/// An entry. Fields that may be large stay text until they are needed.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Entry {
@@ -31,7 +31,7 @@ pub(crate) struct Entry {
     tool_result: Option<String>,
     tool_call_id: Option<String>,
     is_error: Option<bool>,
-    // Fields of messages as events contain them:
+    // Fields of messages as in events:
     #[schemars(with = "Option<Value>")]
     parts: Option<Box<RawValue>>,
     stop: Option<StopReason>,
@@ -111,7 +111,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Returns its content: text, or a list of parts.
+    /// Returns the entry's content: text, or a list of parts.
     fn content(&self, path: &str) -> Result<Vec<Content>, ApiError> {
         let Some(content) = self.content.as_deref().filter(|content| content.get() != "null")
         else {
@@ -124,7 +124,7 @@ impl Entry {
         }
     }
 
-    /// Returns the arguments of its call, as raw JSON of an object.
+    /// Returns the arguments of the entry's call, as raw JSON of an object.
     fn arguments(&self, path: &str) -> Result<Arc<str>, ApiError> {
         let wrong = || {
             ApiError::at(format!("{path}/toolInput"), "The input of a tool is not a JSON object.")
@@ -137,7 +137,7 @@ impl Entry {
         if is_json_object(&raw) { Ok(raw.into()) } else { Err(wrong()) }
     }
 
-    /// Returns the name of its tool.
+    /// Returns the name of the entry's tool.
     fn tool(&self, path: &str) -> Result<Option<Arc<str>>, ApiError> {
         let (name, field) = match (&self.tool_name, &self.name) {
             (Some(name), _) => (name, "toolName"),
@@ -162,10 +162,10 @@ impl Entry {
     }
 }
 
-/// The maximum number of parts of one message: each result is searched for among its calls.
+/// Maximum number of parts of a message. Each result is searched for among its calls.
 const MAX_PARTS: usize = 1_000;
 
-/// Returns the parts of one message, failing if there are too many.
+/// Returns the parts of a message. Fails if there are too many.
 fn parts_of(json: &str, path: &str) -> Result<Vec<ContentPart>, ApiError> {
     let parts: Vec<ContentPart> = json_at(json, path)?;
     if parts.len() > MAX_PARTS {
@@ -191,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the conversation that a model would receive, a word for each message.
+    /// Returns the conversation that a model would receive, as one word per message.
     fn conversation(history: Value) -> String {
         let entries: Vec<Entry> = json_at(&history.to_string(), "").unwrap();
         let log = log_entries(&entries).unwrap();

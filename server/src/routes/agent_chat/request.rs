@@ -10,10 +10,10 @@ use crate::json::{NOT_BLANK, or_default};
 use crate::request_run::RunRequest;
 use crate::settings::{CustomValues, LlmConfig, SessionSettings, custom_values};
 
-/// The maximum number of entries of a history.
+/// Maximum number of entries of a history.
 const MAX_ENTRIES: usize = 10_000;
 
-/// A request of a user.
+/// A chat request of a user.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ChatRequest {
@@ -31,7 +31,7 @@ pub(crate) struct ChatRequest {
     #[serde(default, deserialize_with = "or_default")]
     #[schemars(with = "Option<Vec<Entry>>")]
     history: Vec<Entry>,
-    /// The model.
+    /// The model, with the client's key.
     #[serde(default, deserialize_with = "or_default")]
     #[schemars(with = "Option<LlmConfig>")]
     llm_config: LlmConfig,
@@ -78,7 +78,7 @@ impl ChatRequest {
         Ok(())
     }
 
-    /// Returns what the run is started with.
+    /// Converts the request to the input of a run.
     pub(crate) fn into_run(self) -> Result<RunRequest, ApiError> {
         self.check()?;
         let settings = SessionSettings {

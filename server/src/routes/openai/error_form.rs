@@ -1,4 +1,4 @@
-//! [`error_form`]: the errors of the OpenAI API's paths, in its own form.
+//! [`error_form`]: OpenAI's error format for the paths of its API.
 
 use axum::Json;
 use axum::extract::Request;
@@ -9,8 +9,8 @@ use loopwright_protocols::openai::ErrorBody;
 use crate::error::{ApiError, ErrorKind};
 use crate::observer::enum_name;
 
-/// Converts errors of `/v1/…` to the form of the API. The official clients read the message, and
-/// the class of their exception from the status.
+/// Converts errors of `/v1/…` to the format of the API. The official clients take the message from
+/// it. They derive the class of their exception from the status.
 pub(crate) async fn error_form(request: Request, next: Next) -> Response {
     let is_ours = request.uri().path().starts_with("/v1/");
     let mut response = next.run(request).await;

@@ -12,7 +12,7 @@ use crate::error::{ApiError, ErrorKind};
 use crate::server::Server;
 use crate::settings::SessionSettings;
 
-/// The agents.
+/// The agents, as models of the OpenAI API.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "OpenAiModels")]
 pub(crate) struct ModelPage {
@@ -28,7 +28,7 @@ pub(crate) struct Model {
     /// The agent's name.
     id: String,
     object: &'static str,
-    /// Always 0: it is not known when an agent was made.
+    /// Always 0: the creation time of an agent is unknown.
     created: u64,
     owned_by: &'static str,
 }
@@ -49,7 +49,7 @@ pub(super) async fn retrieve(
     _: Caller,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Model>, ApiError> {
-    let name = name.map_or(String::new(), |Path(name)| name); // an illegal one is none
+    let name = name.map_or(String::new(), |Path(name)| name); // an invalid name matches nothing
     let mut settings = SessionSettings::new();
     settings.agent = Some(name.clone());
     match server.shared().agents.has(&settings) {
@@ -58,8 +58,8 @@ pub(super) async fn retrieve(
     }
 }
 
-/// Returns the error of a model that is no agent of the server. `path` is where the request names
-/// it.
+/// Returns the error for a model that is no agent of the server. `path` is its position in the
+/// request.
 pub(super) fn unknown(path: &str) -> ApiError {
     let why = "There is no agent of this name: `GET /v1/models` lists them.";
     ApiError::new(ErrorKind::UnknownAgent, why).with_status(StatusCode::NOT_FOUND).with_path(path)

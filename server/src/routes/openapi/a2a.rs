@@ -8,7 +8,7 @@ use super::operations::{BUSY, DRAINING};
 
 const NO_AGENT: (u16, &str) = (404, "There is no agent of this name.");
 
-/// Describes the operations.
+/// Adds the operations to the document.
 pub(super) fn describe(document: &mut Document) {
     document
         .operation("post", "/a2a/{agent}", "Calls a method of A2A 1.0, as JSON-RPC.")

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::error::ErrorBody;
 use crate::routes::page_query::{DEFAULT_LIMIT, MAX_LIMIT};
 
-/// How any request can be refused. An operation with reasons of its own for one of these statuses
+/// The refusals of any request. An operation with its own reasons for one of these statuses
 /// replaces the description.
 const ANY_REQUEST: [(u16, &str); 6] = [
     (400, "The request has not one `Host` header, or its body is not complete."),
@@ -18,30 +18,31 @@ const ANY_REQUEST: [(u16, &str); 6] = [
     (431, "The headers and the address are too large."),
     (500, "The server failed; its log says why."),
 ];
-/// The operations that need no token.
+/// The operations without a token.
 const PUBLIC: [&str; 4] = [
     "/healthz",
     "/readyz",
     "/.well-known/agent-card.json",
     "/a2a/{agent}/.well-known/agent-card.json",
 ];
-/// How any request that needs a token can be refused.
+/// The refusals of any request that needs a token.
 const WITH_TOKEN: [(u16, &str); 2] = [
     (401, "The token is missing or wrong; `WWW-Authenticate` says which."),
     (503, "The keys of the issuer of tokens cannot be read now."),
 ];
 
-/// The document while it is written: OpenAPI 3.2, the first version that can describe the events of
-/// a stream.
+/// A document under construction: OpenAPI 3.2, the first version that can describe the events of a
+/// stream.
 pub(super) struct Document {
     requests: SchemaGenerator,
     responses: SchemaGenerator,
     paths: Map<String, Value>,
-    /// Components, their properties of any type, and a type that these can have.
+    /// Component properties of any type, each with a schema that its values can have: the
+    /// component, the property, the schema.
     possible: Vec<(&'static str, &'static str, Value)>,
 }
 
-/// One method of one path, while it is described.
+/// An operation under construction: one method of one path.
 pub(super) struct Operation<'a> {
     document: &'a mut Document,
     path: &'static str,
@@ -63,7 +64,7 @@ impl Document {
         }
     }
 
-    /// Adds to a property of any type that its value can have this type.
+    /// Adds a type that the values of an untyped property can have.
     pub(super) fn can_be<T: JsonSchema>(
         &mut self,
         component: &'static str,
@@ -73,7 +74,7 @@ impl Document {
         self.possible.push((component, property, schema));
     }
 
-    /// Starts to describe an operation. Each parameter in braces in the path is a string.
+    /// Starts an operation. Each parameter in braces in the path is a string.
     pub(super) fn operation(
         &mut self,
         method: &'static str,
@@ -103,7 +104,7 @@ impl Document {
         }
     }
 
-    /// Returns the document.
+    /// Returns the finished document.
     pub(super) fn finish(mut self) -> Value {
         // A type of both requests and responses has one schema for both, or two names.
         let mut schemas = self.requests.take_definitions(true);
@@ -145,14 +146,14 @@ impl Operation<'_> {
         self.errors(&[(415, "The body is not JSON.")])
     }
 
-    /// Adds a request body of another specification, with this schema.
+    /// Adds a request body with this schema, from another specification.
     pub(super) fn foreign_request(mut self, schema: Value) -> Self {
         self.value["requestBody"] =
             json!({ "required": true, "content": { "application/json": { "schema": schema } } });
         self.errors(&[(415, "The body is not JSON.")])
     }
 
-    /// Adds a parameter that is required; `location` is `query` or `header`.
+    /// Adds a required parameter. `location` is `query` or `header`.
     pub(super) fn parameter(
         self,
         location: &str,
@@ -168,7 +169,7 @@ impl Operation<'_> {
         operation
     }
 
-    /// Adds an optional parameter; `location` is `query` or `header`.
+    /// Adds an optional parameter. `location` is `query` or `header`.
     pub(super) fn optional_parameter(
         mut self,
         location: &str,
@@ -184,7 +185,7 @@ impl Operation<'_> {
         self
     }
 
-    /// Adds the parameters of a page, whose position fits the pattern.
+    /// Adds the parameters of a page, with positions that match the pattern.
     pub(super) fn page(self, pattern: &str) -> Self {
         let limit = json!({
             "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT,
@@ -211,8 +212,8 @@ impl Operation<'_> {
         self
     }
 
-    /// Adds a response with a stream of events, or the stream to a response with JSON. The data of
-    /// each has this type, or one of the other schemas.
+    /// Adds a response with a stream of events, or adds the stream to a JSON response. The data of
+    /// each event has this type, or one of the other schemas.
     pub(super) fn event_stream<T: JsonSchema>(
         mut self,
         description: &str,
@@ -236,7 +237,7 @@ impl Operation<'_> {
         self
     }
 
-    /// Says that the data of the last event of the stream is this text.
+    /// Adds that the data of the stream's last event is this text.
     pub(super) fn ended_by(mut self, last: &str) -> Self {
         let stream = &mut self.value["responses"]["200"]["content"]["text/event-stream"];
         let data = &mut stream["itemSchema"]["properties"]["data"];
@@ -257,7 +258,7 @@ impl Operation<'_> {
         self
     }
 
-    /// Adds the statuses of errors.
+    /// Adds error responses with these statuses and descriptions.
     pub(super) fn errors(mut self, cases: &[(u16, &str)]) -> Self {
         let responses = &mut self.document.responses;
         let schema = match self.path.starts_with("/v1/") {

@@ -11,7 +11,7 @@ use crate::routes::event_streams::StreamFrame;
 use crate::routes::events::{History, MAX_PAGE_EVENTS, PAGE_EVENTS};
 use crate::routes::inbox::InboxFrame;
 
-/// Describes them.
+/// Adds the operations to the document.
 pub(super) fn describe(document: &mut Document) {
     session_events(document);
     history(document);

@@ -13,7 +13,7 @@ const REFUSED: (u16, &str) =
     (409, "The session belongs to another agent, or it refuses the input; nothing was changed.");
 const UNANSWERED: (u16, &str) = (504, "The process that has the session open does not answer.");
 
-/// Describes the operations.
+/// Adds the operations to the document.
 pub(super) fn describe(document: &mut Document) {
     ag_ui(document);
     ai_sdk(document);

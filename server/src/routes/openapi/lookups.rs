@@ -1,4 +1,4 @@
-//! The operations that tell what there is: agents, models, messages with certain words.
+//! The operations that look something up: agents, models, messages with certain words.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use crate::routes::search::{MAX_HITS, MAX_PAGE_HITS, MAX_QUERY_CHARS, PAGE_HITS,
 
 const NOT_BUILT: (u16, &str) = (409, "The agent cannot be built; the message says why.");
 
-/// Describes them.
+/// Adds the operations to the document.
 pub(super) fn describe(document: &mut Document) {
     document
         .operation("get", "/api/agents", "Lists the agents of the server, the default one first.")

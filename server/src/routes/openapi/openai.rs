@@ -15,7 +15,7 @@ const NO_AGENT: (u16, &str) = (404, "There is no agent of this name.");
 const FAILED: (u16, &str) =
     (500, "The run failed, or the server; `x-should-retry` is `false` if a run has started.");
 
-/// Describes the operations.
+/// Adds the operations to the document.
 pub(super) fn describe(document: &mut Document) {
     let errors = [BAD_BODY, BAD_TOKEN, NOT_ALLOWED, NO_AGENT, BUSY, FAILED, DRAINING];
     document

@@ -48,7 +48,7 @@ pub(super) const BUSY: (u16, &str) = (
 );
 pub(super) const DRAINING: (u16, &str) = (503, "The server shuts down.");
 
-/// Describes all operations.
+/// Adds all operations to the document.
 pub(super) fn describe(document: &mut Document) {
     chat(document);
     sessions(document);

@@ -39,12 +39,12 @@ pub(crate) fn routes() -> Router<Server> {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Actions {
     actions: Vec<PendingAction>,
-    /// The `after` of the next page. Missing if there is none.
+    /// The `after` of the next page. Missing on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-/// Which pending actions a client wants.
+/// The query of a request for pending actions.
 #[derive(Deserialize)]
 struct ActionsQuery {
     after: Option<String>,
@@ -53,10 +53,10 @@ struct ActionsQuery {
     role: Option<String>,
 }
 
-/// What a pending call would change.
+/// The effect of a pending call.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ActionPreview {
-    /// The digest of the action that it belongs to.
+    /// The digest of the action.
     digest: Arc<str>,
     /// The change to a file, as a unified diff; empty if no line would change. Missing if the call
     /// changes no file, or if there is a problem.
@@ -75,7 +75,7 @@ pub(crate) struct ActionPreview {
     requires("provide", &["data", "content"]),
 ]))]
 pub(crate) struct DecisionBody {
-    /// The digest of the action that was shown, so that nobody approves what they have not seen.
+    /// The digest of the action that was shown, so that nobody approves anything unseen.
     digest: String,
     decision: DecisionKind,
     /// For `approve_with`: the arguments that replace the model's.
@@ -84,23 +84,23 @@ pub(crate) struct DecisionBody {
     /// For `deny`: the reason, which the model reads.
     #[serde(default)]
     reason: Option<String>,
-    /// For `provide`: the result of a call that was carried out outside.
+    /// For `provide`: the result of a call that was run outside the agent.
     #[serde(default)]
     content: Option<ResultContent>,
     /// For `provide`: the input that a suspended tool asked for, or the answer to a question (see
     /// `Question`): a string for `choice`, `text` and `secret`, an array of the chosen options for
-    /// `several`, for `json` a value that fits the schema. An answer that does not fit is refused
-    /// with status 400. With `content`: details of the result for front ends.
+    /// `several`, for `json` a value that matches the schema. An invalid answer is refused with
+    /// status 400. With `content`: details of the result for front ends.
     #[serde(default)]
     data: Option<Value>,
-    /// The client's id of this input. Input with an id that the session knows is accepted and
+    /// The client's id of this input. An input whose id the session already has is accepted and
     /// changes nothing.
     #[serde(default)]
     #[schemars(length(min = 1, max = 200))]
     id: Option<String>,
 }
 
-/// What is decided.
+/// The kind of a decision.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum DecisionKind {
@@ -111,7 +111,7 @@ enum DecisionKind {
     /// Do not run the call.
     Deny,
     /// Provide the answer to a question, the input that a suspended tool asked for, or the result
-    /// of a call that was carried out outside.
+    /// of a call that was run outside the agent.
     Provide,
 }
 
@@ -119,9 +119,9 @@ enum DecisionKind {
 #[derive(JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum ResultContent {
-    /// A text.
+    /// A single text.
     Text(String),
-    /// Texts and images.
+    /// Several texts and images.
     Parts(Vec<Content>),
 }
 
@@ -152,7 +152,7 @@ impl ResultContent {
     }
 }
 
-/// Returns a schema by which a decision requires one of these fields.
+/// Returns a schema in which a decision requires one of these fields.
 fn requires(decision: &str, fields: &[&str]) -> Value {
     let given = |field: &&str| {
         let value = json!({ (*field): { "not": { "type": "null" } } });
@@ -210,7 +210,7 @@ async fn all(
     if caller.named().is_some() {
         let mut seen = Vec::new();
         for action in actions {
-            // It may have been deleted in the meantime.
+            // The session may have been deleted meanwhile.
             let Ok(session) = store.session(&action.session).await else { continue };
             if may_see(&server, &caller, &session, &action).await {
                 seen.push(action);
@@ -234,7 +234,7 @@ async fn of_session(
         }
     }
     if actions.is_empty() {
-        check_session::<Read>(&server, &caller, &id).await?; // nothing else gives it away
+        check_session::<Read>(&server, &caller, &id).await?; // else its existence is hidden
     }
     Ok(Json(Actions { actions, next: None }))
 }
@@ -258,7 +258,7 @@ async fn preview(
     };
     let digest = action.digest.clone();
     let mut preview = ActionPreview { digest, diff: None, problem: None };
-    // What asks for something else than an approval has not been called so.
+    // Only an approval runs the call with these arguments, so other requests have no preview.
     if action.request.is_none() {
         let settings = SessionSettings::from_stored(info.settings.as_deref());
         let principal = info.owner.as_ref().or(shared.principal.as_ref());

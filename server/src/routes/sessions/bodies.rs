@@ -16,32 +16,32 @@ use crate::images::{self, ImageBody};
 use crate::json::NOT_BLANK;
 use crate::settings::{MAX_NAME_CHARS, SessionSettings};
 
-/// The maximum length of a client's id of an input, in characters.
+/// Maximum length of a client's id of an input, in characters.
 const MAX_INPUT_ID_CHARS: usize = 200;
 
-/// A session was created.
+/// A created session.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct CreatedSession {
     pub(crate) id: Arc<str>,
 }
 
-/// Where a session is forked.
+/// The options of a fork.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ForkBody {
-    /// The last message of the fork; it has fewer if the turn of this one ends later. The last one
-    /// of all by default.
+    /// The last message of the fork, which has fewer if this message's turn ends later. Defaults to
+    /// the last message.
     #[serde(default)]
     pub(crate) message: Option<MessageId>,
-    /// A name for people; defaults to that of the session.
+    /// A name for people. Defaults to the session's.
     #[serde(default)]
     #[schemars(length(max = MAX_NAME_CHARS))]
     pub(crate) name: Option<String>,
 }
 
-/// Where a session works, and with which model.
+/// The directory, model and agent of a session.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Setup {
-    /// The directory, if its agent works in one.
+    /// The directory, if the agent works in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) directory: Option<String>,
     /// The model, as `PROVIDER/NAME`, if it is known.
@@ -50,37 +50,38 @@ pub(crate) struct Setup {
     /// The agent, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) agent: Option<String>,
-    /// Whether the session can only be read here: the server does not have its agent, or does not
+    /// Whether the session can only be read here, because the server lacks its agent or does not
     /// allow its model.
     #[serde(rename = "readOnly")]
     pub(crate) read_only: bool,
 }
 
 impl Setup {
-    /// Returns where a session works, and with which agent and model.
+    /// Returns the setup of a session.
     pub(crate) fn of(agents: &Agents, session: &SessionInfo) -> Self {
         let settings = SessionSettings::from_stored(session.settings.as_deref());
         let read_only = !agents.can_open(&settings);
         let settings = agents.with_defaults(settings);
         let SessionSettings { agent, work_dir, model, .. } = settings;
-        let agent = agent.filter(|agent| !agent.is_empty()); // that of a foreign session
+        let agent = agent.filter(|agent| !agent.is_empty()); // of a foreign session
         Setup { directory: work_dir, model, agent, read_only }
     }
 }
 
-/// One session.
+/// The state of a session.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct SessionStatus {
     pub(crate) session: SessionInfo,
     #[serde(flatten)]
     pub(crate) setup: Setup,
-    /// The commands that its agent carries out, such as `/plan`: requests that begin with one.
+    /// The agent's commands, such as `/plan`. A request that begins with one runs it.
     pub(crate) commands: Vec<&'static str>,
-    /// Whether a run is in progress, in this process or in another one that has the session open.
+    /// Whether a run is in progress, in this process or another one.
     pub(crate) running: bool,
     /// Whether a run was interrupted by the end of a process; `continue` resumes it.
     pub(crate) interrupted: bool,
-    /// Why the session does nothing by itself: processes ended while they worked on it.
+    /// The reason that the session does not continue by itself: processes ended while they worked
+    /// on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) held: Option<String>,
     pub(crate) queue: Queue,
@@ -93,17 +94,17 @@ pub(crate) struct Queue {
     pub(crate) follow_up: Vec<String>,
 }
 
-/// How many messages a page has, if the client does not say.
+/// The default number of messages per page.
 const PAGE_MESSAGES: u32 = 100;
 const MAX_PAGE_MESSAGES: u32 = 1_000;
-/// From how many bytes of JSON on a page has no further message.
+/// The size of a page's JSON, in bytes, at which it gets no further message.
 const MAX_PAGE_BYTES: usize = 1024 * 1024;
 
-/// Which messages a client wants.
+/// A query for messages.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct PageQuery {
-    /// Only messages before this one, none if there is no such message; the latest messages by
-    /// default.
+    /// Only messages before this one, none if there is no such message. Defaults to the latest
+    /// messages.
     #[serde(default)]
     before: Option<MessageId>,
     /// The maximum number of messages.
@@ -116,10 +117,10 @@ pub(crate) struct PageQuery {
 pub(crate) struct Messages {
     /// The messages, in the order of the conversation.
     pub(crate) messages: Vec<Arc<Message>>,
-    /// The `before` of the page with the messages before these. Missing if there are none.
+    /// The `before` of the page with earlier messages. Missing on the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) before: Option<MessageId>,
-    /// The number of the last event of the session that all its messages include.
+    /// The number of the session's last event that is part of its messages.
     pub(crate) seq: u64,
 }
 
@@ -154,41 +155,41 @@ pub(crate) struct MessageBody {
     #[serde(default)]
     #[schemars(regex(pattern = NOT_BLANK))]
     message: Option<String>,
-    /// Images, which follow the text. A model that takes none, as far as that is known, is not sent
-    /// any: the message is refused with status 400.
+    /// Images, which follow the text. If the model is known to take no images, the message is
+    /// refused with status 400.
     #[serde(default)]
     #[schemars(length(max = 10))]
     images: Vec<ImageBody>,
-    /// The client's id of this input. Input with an id that the session knows is accepted and
+    /// The client's id of this input. An input whose id the session already has is accepted and
     /// changes nothing.
     #[serde(default)]
     #[schemars(length(min = 1, max = 200))]
     id: Option<String>,
 }
 
-/// A message that should change the run in progress.
+/// A message that changes the run in progress.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct SteerBody {
     #[serde(flatten)]
     message: MessageBody,
-    /// What it does to calls in progress; defaults to `skip_pending`.
+    /// The effect on calls in progress. Defaults to `skip_pending`.
     #[serde(default)]
     urgency: Option<Urgency>,
-    /// The call that a sub-agent works for: then the message is for the sub-agent. For a sub-agent
-    /// of a sub-agent, both calls with `~` between them, as in the `call` of an action.
+    /// The call of a sub-agent, to send the message to the sub-agent. For a sub-agent of a
+    /// sub-agent, both calls with `~` between them, as in the `call` of an action.
     #[serde(default)]
     #[schemars(length(min = 1))]
     pub(crate) call: Option<CallId>,
 }
 
-/// Which run is to be stopped.
+/// The run to stop.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct AbortBody {
-    /// The run; by default the one in progress, or the calls that wait for decisions. With it, an
+    /// The run. Defaults to the one in progress, or the calls that wait for decisions. With it, an
     /// abort that arrives late does not stop the next run.
     #[serde(default)]
     run: Option<RunId>,
-    /// The client's id of this input. An abort with an id that the session knows is accepted and
+    /// The client's id of this input. An abort whose id the session already has is accepted and
     /// changes nothing.
     #[serde(default)]
     #[schemars(length(min = 1, max = 200))]
@@ -232,7 +233,7 @@ impl SteerBody {
     }
 }
 
-/// Returns a client's id of an input, or an error if it is too long or empty.
+/// Returns the client's id of an input, or an error if it is too long or empty.
 pub(crate) fn input_id(id: Option<String>) -> Result<Option<InputId>, ApiError> {
     match id {
         Some(id) if id.is_empty() || id.chars().count() > MAX_INPUT_ID_CHARS => Err(ApiError::at(
@@ -246,39 +247,39 @@ pub(crate) fn input_id(id: Option<String>) -> Result<Option<InputId>, ApiError> 
     }
 }
 
-/// How older messages are replaced by a summary.
+/// The options of a compaction, which replaces older messages by a summary.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct CompactBody {
-    /// What the summary should emphasise.
+    /// The points that the summary should emphasise.
     #[serde(default)]
     pub(crate) instructions: Option<String>,
-    /// The client's id of this input. A compaction with an id that the session knows is not
-    /// repeated, and the answer is that of the first one.
+    /// The client's id of this input. A compaction whose id the session already has is not
+    /// repeated, and the answer is the first one's.
     #[serde(default)]
     #[schemars(length(min = 1, max = 200))]
     pub(crate) id: Option<String>,
 }
 
-/// The compactions that were done; empty if there was nothing to replace.
+/// The compactions. Empty if there was nothing to replace.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Compacted {
     pub(crate) compactions: Vec<Arc<Compaction>>,
 }
 
-/// How a session continues. The body may be `{}`, but it must be JSON, which a page of another site
-/// cannot send without the server's consent.
+/// The options of continuing a session. The body may be `{}`, but it must be JSON, which a page of
+/// another site cannot send without the server's consent.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ContinueBody {
-    /// The client's id of this input. Input with an id that the session knows is accepted and
+    /// The client's id of this input. An input whose id the session already has is accepted and
     /// changes nothing.
     #[serde(default)]
     #[schemars(length(min = 1, max = 200))]
     pub(crate) id: Option<String>,
 }
 
-/// The input is in the session's log.
+/// An accepted input, which is in the session's log.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct AcceptedInput {
-    /// Its id: the client's, or the one that was made for it.
+    /// The id of the input: the client's, or a new one.
     pub(crate) input: InputId,
 }

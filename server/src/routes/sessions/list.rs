@@ -18,7 +18,7 @@ use crate::routes::page_query::{cursor, limit};
 use crate::server::Server;
 use crate::settings::{MAX_NAME_CHARS, SessionSettings};
 
-/// Which sessions a client wants.
+/// A query for a page of sessions.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ListQuery {
     /// The `next` of the page before.
@@ -33,48 +33,48 @@ pub(crate) struct ListQuery {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct SessionList {
     pub(crate) sessions: Vec<SessionSummary>,
-    /// The `after` of the next page. Missing if there is none.
+    /// The `after` of the next page. Missing on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<String>,
 }
 
-/// A session of the list: without what may be long or secret, which `GET /api/sessions/{id}` and
-/// `GET /api/actions` return.
+/// A session in a list. It lacks long or secret data, which `GET /api/sessions/{id}` and `GET
+/// /api/actions` return.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct SessionSummary {
     id: Arc<str>,
-    /// The name that it was given.
+    /// The name, if the session has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// The first line of the first request; empty if there is none.
+    /// The first line of the first request; empty before the first request.
     title: String,
-    /// The number of entries in its log.
+    /// The number of entries in the session's log.
     entries: u64,
-    /// The start of its first run in milliseconds since 1970; zero if there was none.
+    /// The start of the first run, in milliseconds since 1970; zero if there was none.
     started: u64,
-    /// The last time in its log, in milliseconds since 1970.
+    /// The last time in the log, in milliseconds since 1970.
     changed: u64,
-    /// The session that it was forked from, and the number of entries that it shares.
+    /// The session that it was forked from, and the number of shared entries.
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<(Arc<str>, u64)>,
     /// The run in progress, or the run that was interrupted.
     #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<RunId>,
-    /// Whether the run was interrupted: neither this process nor another one executes it.
+    /// Whether the run was interrupted: no process executes it.
     interrupted: bool,
-    /// Why it does nothing by itself: processes ended while they worked on it. A person has to
-    /// continue it, abort it, or send another request.
+    /// The reason that the session does not continue by itself: processes ended while they worked
+    /// on it. A person has to continue it, abort it, or send another request.
     #[serde(skip_serializing_if = "Option::is_none")]
     held: Option<String>,
-    /// What the session does next when it is opened.
+    /// The session's next work when it is opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     due: Option<Due>,
-    /// How many of its actions are pending.
+    /// The number of pending actions.
     pending_actions: usize,
     usage: Usage,
-    /// The cost of its requests in US dollars, as far as prices are known.
+    /// The cost of the session's requests in US dollars, as far as prices are known.
     cost: f64,
-    /// The principal that it belongs to, if it is not the operator's.
+    /// The principal that owns the session; missing for the operator's.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<Principal>,
     #[serde(flatten)]

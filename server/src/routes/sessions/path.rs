@@ -1,4 +1,4 @@
-//! The parameters of paths: a session, and a call in it.
+//! Path parameters: a session, and a call in it.
 
 use std::collections::HashMap;
 
@@ -7,13 +7,13 @@ use axum::http::request::Parts;
 
 use crate::error::{ApiError, ErrorKind};
 
-/// The maximum length of the id of a session or call, in bytes.
+/// Maximum length of the id of a session or call, in bytes.
 const MAX_ID_BYTES: usize = 200;
 
-/// Extracts the session of a path. An illegal id is answered like that of a missing session.
+/// The session id in a path. An invalid id is answered like a missing session.
 pub(crate) struct SessionId(pub(crate) String);
 
-/// Extracts the session and the call of a path.
+/// The session and the call in a path.
 pub(crate) struct CallPath {
     pub(crate) session: String,
     pub(crate) call: String,
@@ -52,7 +52,7 @@ impl<S: Send + Sync> FromRequestParts<S> for CallPath {
     }
 }
 
-/// Returns a parameter of the path, or `None` if it is not a legal id.
+/// Returns a parameter of the path, or `None` if it is not a valid id.
 async fn parameter<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Option<String> {
     let parameters = Path::<HashMap<String, String>>::from_request_parts(parts, state).await;
     parameters.ok()?.0.remove(name).filter(|id| is_id(id))
