@@ -1,5 +1,5 @@
 //! The earlier events of an open session, for readers that catch up. All readers of a session share
-//! one copy, which is dropped when the last of them has caught up.
+//! one copy, which is dropped when the last reader has caught up.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::encoded_events::{self, EncodedEvents};
 use crate::error::{ApiError, ErrorKind};
 use crate::open_work::OpenWork;
 
-/// Holds what the readers of a session share, while one of them needs it.
+/// The state that the readers of a session share, alive while a reader needs it.
 #[derive(Clone, Default)]
 pub(crate) struct SharedBacklog {
     backlog: Arc<Mutex<Weak<Backlog>>>,
     encoded: Arc<Mutex<Weak<Mutex<encoded_events::Events>>>>,
 }
 
-/// The numbered events of a session, as far as its log was read.
+/// The numbered events of a session, up to the last log entry read.
 #[derive(Default)]
 struct Backlog(tokio::sync::Mutex<Option<Events>>);
 
@@ -33,28 +33,28 @@ pub(crate) struct Events {
     open: OpenWork,
     /// The numbers of the events after which a reader can start, in their order.
     starts: Vec<u64>,
-    /// The last entry that was taken.
+    /// The last entry applied.
     last: Option<LogEntry>,
-    /// When the log was read last.
+    /// The time of the last read of the log.
     read_at: Instant,
 }
 
-/// Which events a reader wants.
+/// The first event that a reader receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// Those after this number.
+    /// The event after this number.
     After(u64),
-    /// About this many of the last ones, fewer if they are long: whole turns, and not less than
-    /// what is open.
+    /// About this many events before the end, fewer if they are long. They begin at the start of a
+    /// turn and include all open work.
     Last(u64),
-    /// Those from the start of a run on; only later ones if there is no such run yet.
+    /// The start of a run, or the end of the log if there is no such run yet.
     Run(RunStart),
 }
 
-/// A run of a session.
+/// The run that a reader starts with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RunStart {
-    /// The next one that starts.
+    /// The next run to start.
     Next,
     /// The run in progress.
     InProgress,
@@ -67,7 +67,8 @@ pub(crate) enum RunStart {
 }
 
 impl Start {
-    /// Returns where a reader starts that has the events up to `after`, or wants the `last` ones.
+    /// Returns the start for a reader that has the events up to `after`, or asks for the `last`
+    /// ones.
     pub(crate) fn new(after: Option<u64>, last: Option<u64>) -> Self {
         match (after, last) {
             (None, Some(last)) => Start::Last(last),
@@ -76,15 +77,15 @@ impl Start {
     }
 }
 
-/// From how many bytes of JSON on a reader of the last events gets no further one.
+/// The size of the JSON, in bytes, at which a reader of the last events gets no earlier ones.
 const MAX_LAST_BYTES: usize = 256 * 1024;
 
-/// The events that a reader has missed, one after the other.
+/// The events that a reader has missed, in order.
 pub(crate) struct Missed {
-    /// Tells that deltas which the reader has seen are void.
+    /// Events that withdraw the deltas that the reader has seen.
     withdrawn: std::vec::IntoIter<Arc<Envelope>>,
-    /// The events, and the numbers of the last one that was returned and of the last one to return.
-    /// `None` when all were returned. A reader that follows the log has no last one.
+    /// The backlog, the number of the last event returned, and the number of the last event to
+    /// return (`u64::MAX` for a reader that follows the log). `None` after the last event.
     rest: Option<(Arc<Backlog>, u64, u64)>,
 }
 
@@ -93,7 +94,7 @@ impl SharedBacklog {
     /// of the last event before them.
     ///
     /// # Errors
-    /// Fails if there is no event of that number, or the log cannot be read.
+    /// Fails if there is no event with that number, or the log cannot be read.
     pub(crate) async fn missed(
         &self,
         store: &dyn SessionStore,
@@ -109,11 +110,11 @@ impl SharedBacklog {
         Ok((missed, after))
     }
 
-    /// Returns the events from `start` on, with those that the log gains later, and the number of
-    /// the last event before them.
+    /// Returns the events from `start` on, including later ones of the log, and the number of the
+    /// last event before them.
     ///
     /// # Errors
-    /// Fails if there is no event of that number, or the log cannot be read.
+    /// Fails if there is no event with that number, or the log cannot be read.
     pub(crate) async fn followed(
         &self,
         store: &dyn SessionStore,
@@ -124,8 +125,8 @@ impl SharedBacklog {
         Ok((missed, after))
     }
 
-    /// Returns the events from `start` on without an end, the number of the last event before them,
-    /// and that of the last event of the first `length` entries.
+    /// Returns the events from `start` on without an end, and two event numbers: the last one
+    /// before them, and the last one of the first `length` entries.
     async fn read(
         &self,
         store: &dyn SessionStore,
@@ -152,12 +153,12 @@ impl SharedBacklog {
         Ok((Missed { withdrawn, rest }, after, last))
     }
 
-    /// Returns the events that readers have been sent, encoded.
+    /// Returns the encoded events, shared between the readers.
     pub(crate) fn encoded(&self) -> EncodedEvents {
         EncodedEvents(shared(&self.encoded))
     }
 
-    /// Returns whether a reader needs it.
+    /// Returns whether a reader needs the backlog or its encoded events.
     pub(crate) fn is_used(&self) -> bool {
         let (backlog, encoded) = (lock(&self.backlog), lock(&self.encoded));
         backlog.strong_count() > 0 || encoded.strong_count() > 0
@@ -168,7 +169,7 @@ impl SharedBacklog {
     }
 }
 
-/// Returns what others hold, or a new one.
+/// Returns the value that others hold, or a new one.
 fn shared<T: Default>(shared: &Mutex<Weak<T>>) -> Arc<T> {
     let mut shared = lock(shared);
     shared.upgrade().unwrap_or_else(|| {
@@ -182,7 +183,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the first of the runs that the run in progress continues, if one is in progress.
+/// Returns the first of the runs that the run in progress continues. Returns `None` if no run is in
+/// progress.
 fn first_of_reply(known: &[Arc<Envelope>]) -> Option<RunId> {
     let mut is_in_progress = false;
     for event in known.iter().rev() {
@@ -222,7 +224,7 @@ impl Events {
         }
     }
 
-    /// Takes the entries that the log has gained, or all of them if it is another log by now.
+    /// Applies the new entries of the log, or all entries if the log was replaced.
     pub(crate) async fn refresh(
         &mut self,
         store: &dyn SessionStore,
@@ -239,16 +241,16 @@ impl Events {
         self.read_to(u64::MAX, store, session).await
     }
 
-    /// Returns about `count` events before number `before`, whole turns, and the number of the last
-    /// event before them.
+    /// Returns about `count` events before number `before`, in whole turns, and the number of the
+    /// last event before them.
     pub(crate) fn before(&self, before: u64, count: u64) -> (Vec<Arc<Envelope>>, u64) {
         let last = before.saturating_sub(1).min(self.numbered.len() as u64);
         let after = self.start_of(last, count);
         (self.numbered[after as usize..last as usize].to_vec(), after)
     }
 
-    /// Returns the number of the event after which a reader of about the last `count` events up to
-    /// number `last` starts.
+    /// Returns the event number after which a reader of about the last `count` events up to number
+    /// `last` starts.
     fn start_of(&self, last: u64, count: u64) -> u64 {
         let (mut after, mut bytes) = (last, 0);
         while after > 0 && last - after < count && bytes < MAX_LAST_BYTES {
@@ -260,8 +262,8 @@ impl Events {
         before.checked_sub(1).map_or(0, |at| self.starts[at])
     }
 
-    /// Returns the number of the event before the start of a run, or `last` if it has not started
-    /// up to that event.
+    /// Returns the number of the event before the start of a run, or `last` if the run has not
+    /// started up to that event.
     fn start_of_run(&self, last: u64, run: &RunStart) -> u64 {
         let known = &self.numbered[..usize::try_from(last).unwrap_or(usize::MAX)];
         let found = known.iter().rev().find_map(|event| match (run, &event.event) {
@@ -286,7 +288,7 @@ impl Events {
         }
     }
 
-    /// Takes the entries of the log up to number `length`.
+    /// Applies the entries of the log up to number `length`.
     async fn read_to(
         &mut self,
         length: u64,
@@ -318,7 +320,7 @@ impl Events {
         self.last = entries.last().cloned().or(self.last.take());
     }
 
-    /// Returns the event of this number.
+    /// Returns the event with this number.
     fn numbered(&self, seq: u64) -> Option<&Arc<Envelope>> {
         self.numbered.get(usize::try_from(seq.checked_sub(1)?).ok()?)
     }
@@ -355,7 +357,7 @@ impl Missed {
         event
     }
 
-    /// Takes the entries that the log has gained, unless that was done less than `interval` ago.
+    /// Applies the new entries of the log, unless the last read was less than `interval` ago.
     ///
     /// # Errors
     /// Fails if the log cannot be read.

@@ -1,9 +1,10 @@
-//! [`Conversation`]: the session of a client's conversation, which a protocol calls a thread, a
-//! chat or a context.
+//! [`Conversation`]: the session of a client's conversation. Protocols call it a thread, a chat or
+//! a context.
 //!
-//! The client chooses the key of a conversation. Its session follows from the key, the agent and
-//! the caller, so it is the same in each process and after a restart, and nobody reaches that of
-//! another caller. A key can also be the id of a session that the caller may read.
+//! The client chooses the key of a conversation. The session's id is derived from the key, the
+//! agent and the caller. It is thus the same in each process and after a restart, and no caller
+//! reaches another caller's session. A key can also be the id of a session that the caller may
+//! read.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -24,10 +25,10 @@ use crate::routes::SessionId;
 use crate::server::Server;
 use crate::settings::SessionSettings;
 
-/// How many bytes of the digest of a conversation its session's id has.
+/// The number of bytes of a conversation's digest that its session id uses.
 const ID_BYTES: usize = 16;
 
-/// Says who uses which agent through a protocol.
+/// The caller of a protocol, and the agent it uses.
 pub(crate) struct Participant {
     pub(crate) server: Server,
     pub(crate) agent: String,
@@ -46,7 +47,7 @@ impl Participant {
     /// Finds the session of a conversation, or creates it with these settings.
     ///
     /// # Errors
-    /// Fails if there is no such agent, if the key is the id of a session of another agent, and if
+    /// Fails if the agent does not exist, if the key is the id of another agent's session, and if
     /// the caller may not create the session.
     pub(crate) async fn open(
         self,
@@ -68,10 +69,10 @@ impl Participant {
         self.conversation(session).await
     }
 
-    /// Finds the session of a conversation, or returns `None` if there is none.
+    /// Finds the session of a conversation. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// Fails if there is no such agent, or if the key is the id of a session of another agent.
+    /// Fails if the agent does not exist, or if the key is the id of another agent's session.
     pub(crate) async fn find(self, key: &str) -> Result<Option<Conversation>, ApiError> {
         match self.session_of(key).await? {
             Some(session) => self.conversation(session).await.map(Some),
@@ -119,18 +120,18 @@ impl Participant {
         Ok(Some(info.id))
     }
 
-    /// Returns the id of the session that belongs to this key if no session has the key as its id.
+    /// Returns the id of this key's session, for a key that is not itself the id of a session.
     fn derived_id(&self, key: &str) -> Arc<str> {
         let owner = self.caller.named().map(Principal::as_str);
         let mut digest = Sha256::new();
-        // Each part with its length, so that no two conversations are written alike.
+        // Lengths are hashed too, so that no two conversations have the same input.
         for part in [owner.map_or("", |_| "owner"), owner.unwrap_or(""), &self.agent, key] {
             digest.update((part.len() as u64).to_le_bytes());
             digest.update(part);
         }
         let mut id = String::from("c");
         for byte in &digest.finalize()[..ID_BYTES] {
-            let _ = write!(id, "{byte:02x}"); // a `String` takes everything
+            let _ = write!(id, "{byte:02x}"); // never fails
         }
         id.into()
     }
@@ -147,12 +148,12 @@ impl Conversation {
         &self.participant.server
     }
 
-    /// Describes the session: its owner, run, usage and pending actions.
+    /// Returns the session's info: its owner, run, usage and pending actions.
     pub(crate) async fn info(&self) -> Result<SessionInfo, ApiError> {
         Ok(self.server().shared().store.session(&self.session).await?)
     }
 
-    /// Returns the run in progress, in this process or in another one.
+    /// Returns the run in progress, in this process or another one.
     pub(crate) async fn run_in_progress(&self) -> Result<Option<RunId>, ApiError> {
         let run = self.info().await?.run;
         let is_running = self.server().shared().live.is_running(&self.session).await?;
@@ -164,24 +165,24 @@ impl Conversation {
         Ok(self.info().await?.pending.into_iter().map(|pending| pending.action).collect())
     }
 
-    /// Returns the numbered events of the session so far, from its log.
+    /// Reads the log and returns the session's numbered events so far.
     pub(crate) async fn history(&self) -> Result<Vec<Envelope>, ApiError> {
         let entries = self.server().shared().store.read(&self.session, 0).await?;
         Ok(SessionLog::events(self.session.clone(), &entries))
     }
 
-    /// Sends an input to the session, wherever it is open, and returns its id. It is in the
-    /// session's log when this returns.
+    /// Sends an input to the session, wherever it is open, and returns the input's id. On return,
+    /// the input is in the session's log.
     ///
     /// # Errors
-    /// Fails if the caller may not send it, if a budget or a quota is used up, while the server
-    /// shuts down, and if the session refuses it.
+    /// Fails if the caller may not send it, if a budget or quota is used up, if the server is
+    /// shutting down, or if the session refuses the input.
     pub(crate) async fn send(&self, input: InputEvent) -> Result<InputId, ApiError> {
         let Conversation { participant, session, owner } = self;
         let Participant { server, caller, client, .. } = participant;
         let input = match input {
             InputEvent::ExternalActionResult(mut result) => {
-                // Several callers may have to approve an action.
+                // An action may need the approval of several callers.
                 if let (Some(id), Some(principal)) = (&result.id, caller.named()) {
                     result.id = Some(format!("{id} of {principal}").into());
                 }
@@ -215,8 +216,8 @@ impl Conversation {
         Ok(shared.live.send(session, client, None, input).await??)
     }
 
-    /// Returns the events of the session from `start` on. With `tree`, the events of sub-agents
-    /// follow, too, from here on.
+    /// Returns the events of the session from `start` on. With `tree`, new events of sub-agents
+    /// follow too.
     pub(crate) async fn events(&self, start: Start, tree: bool) -> Result<Feed, ApiError> {
         Feed::open(self.server(), &self.session, start, tree).await
     }

@@ -1,4 +1,4 @@
-//! [`EncodedEvents`]: the JSON of events, which the readers of a session share.
+//! [`EncodedEvents`]: the JSON of events, shared by the readers of a session.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -9,12 +9,12 @@ use loopwright_core::event::{AgentEvent, Envelope};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The maximum length of the JSON of an event that is kept for readers that get the event later.
-/// Longer JSON is shared by those that have it at the same time.
+/// Maximum size of an event's JSON that is kept for later readers. Longer JSON is shared only by
+/// readers that have it at the same time.
 const MAX_KEPT_BYTES: usize = 4 * 1024;
-/// How many events are kept.
+/// Maximum number of events kept.
 const MAX_KEPT_EVENTS: usize = 32;
-/// How many events are known, at least, before those that no reader has are removed.
+/// Minimum number of known events before events without a reader are removed.
 const MIN_KNOWN_EVENTS: usize = 64;
 
 /// An event and its JSON.
@@ -26,16 +26,16 @@ pub(crate) struct EncodedEvent {
     pub(crate) json: Bytes,
 }
 
-/// The events that readers of a session have been sent, encoded once for all of them. Clones share
-/// them.
+/// The JSON of the events that a session's readers have received, encoded once for all of them.
+/// Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct EncodedEvents(pub(crate) Arc<Mutex<Events>>);
 
 #[derive(Default)]
 pub(crate) struct Events {
-    /// The events by their addresses, which no other event has while one of these is here.
+    /// The events by their addresses. No other event has the same address while its `Weak` exists.
     known: HashMap<usize, (Weak<Envelope>, Weak<Vec<u8>>)>,
-    /// The number of known events from which on those that no reader has are removed.
+    /// The number of known events at which events without a reader are removed.
     sweep_at: usize,
     kept: VecDeque<Arc<Vec<u8>>>,
 }
@@ -85,10 +85,10 @@ impl Events {
     }
 }
 
-/// Returns the JSON of an event. A long event is written into a buffer of its size: one that grows
-/// is copied, and takes up to three times as much memory meanwhile.
+/// Returns the JSON of an event. A long event is written into a buffer of the exact size: a growing
+/// buffer is copied, and takes up to three times as much memory meanwhile.
 fn encode(event: &Envelope) -> serde_json::Result<Vec<u8>> {
-    // Deltas, which are most events and short, are not worth a second pass.
+    // Most events are deltas. They are short and not worth a second pass.
     let is_delta = matches!(event.event, AgentEvent::MessageUpdate { .. });
     let mut length = Length(0);
     if !is_delta {
@@ -99,7 +99,7 @@ fn encode(event: &Envelope) -> serde_json::Result<Vec<u8>> {
     Ok(json)
 }
 
-/// Counts the bytes that are written.
+/// A writer that only counts bytes.
 struct Length(usize);
 
 impl io::Write for Length {
@@ -126,7 +126,7 @@ mod tests {
         Arc::new(Envelope::new(1, "s", RunId(1), 1, event))
     }
 
-    /// C278: long JSON exists once, as long as a reader has it.
+    /// C278: Long JSON exists once, as long as a reader has it.
     #[test]
     fn readers_share_the_json_of_an_event() {
         let events = EncodedEvents::default();

@@ -1,14 +1,14 @@
 //! [`Feed`]: the events of a session for one reader, from any point on.
 //!
 //! Earlier events are derived from the session's log, later ones come from the session itself. The
-//! session returns the length of its log together with its stream, so no event is lost or doubled
-//! between them. A reader gets the next event when it has read the one before, so what it does not
-//! read takes no memory.
+//! session returns the length of its log together with its stream, so no event is lost or
+//! duplicated between them. A reader gets the next event only when it has read the previous one, so
+//! unread events take no memory.
 //!
-//! The log alone gives the events of a session that another process has open, without deltas, and
-//! of one that this server cannot open, because of its agent or its model. When the session is
-//! opened here, or taken over by another process, the reader continues without a gap. It does not
-//! open a session again that another process has taken over or asked for.
+//! Two kinds of sessions are read from the log alone: sessions that another process has open, which
+//! then lack deltas, and sessions whose agent or model this server does not have or allow. When
+//! such a session is opened here, or another process takes it over, the reader continues without a
+//! gap. It never reopens a session that another process has taken over or asked for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +27,11 @@ use crate::log_reader::LogReader;
 use crate::server::Server;
 use crate::sse::Numbering;
 
-/// How often it is asked which worker of the cluster has a session open.
+/// The interval between questions to the cluster for the worker that has a session open.
 const OWNER_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The events of a session that one reader has not seen. It keeps a session open that is open here.
+/// The events of a session that one reader has not seen. A session that is open here stays open as
+/// long as the feed.
 pub(crate) struct Feed {
     server: Server,
     session: Arc<str>,
@@ -40,31 +41,32 @@ pub(crate) struct Feed {
     numbering: Numbering,
 }
 
-/// Where the events of a session come from.
+/// The source of a session's events.
 enum Source {
-    /// The session, which is open here.
+    /// The session, open in this process.
     Live { missed: Missed, live: EventStream, lease: LeaseGuard },
-    /// The worker of the cluster that has it open.
+    /// The worker of the cluster that has the session open.
     Peer { missed: Missed, events: PeerEvents },
-    /// Its log.
+    /// The session's log.
     Log { log: Box<LogReader>, next_look: Instant },
 }
 
-/// What a source has next.
+/// The next item of a source.
 enum Next {
     Event(Arc<Envelope>),
-    /// Events may come from another source now.
+    /// The session may have another source now.
     Reopen,
-    /// Another process has the session, or is about to open it: events come from the log.
+    /// Another process has the session, or is about to open it. Events come from the log or from
+    /// that process.
     Follow,
-    /// Nothing yet.
+    /// No event yet.
     Wait,
     End,
 }
 
 impl Feed {
-    /// Opens a session for a reader that wants its events from `start` on. With `tree`, the events
-    /// of sub-agents follow, too, from here on.
+    /// Opens a session for a reader that wants its events from `start` on. With `tree`, new events
+    /// of sub-agents follow too.
     pub(crate) async fn open(
         server: &Server,
         session: &str,
@@ -76,8 +78,11 @@ impl Feed {
         Ok(Feed { server, session: session.into(), tree, source, encoded, numbering })
     }
 
-    /// Returns the next event, with its number if it has one of its own, or `None` when the session
-    /// was closed or the reader was too slow. If the future is dropped, an event may be lost.
+    /// Returns the next event, with its number if it has one. Returns `None` when the session was
+    /// closed or the reader was too slow.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, an event may be lost.
     pub(crate) async fn next(&mut self) -> Option<(Option<u64>, EncodedEvent)> {
         loop {
             let (number, event) = self.next_event().await?;
@@ -87,7 +92,7 @@ impl Feed {
         }
     }
 
-    /// Does the same as [`next`](Self::next) for a reader that does not need the event's JSON.
+    /// Like [`next`](Self::next), for a reader that does not need the event's JSON.
     pub(crate) async fn next_event(&mut self) -> Option<(Option<u64>, Arc<Envelope>)> {
         loop {
             match self.source.next(&self.server, &self.session).await {
@@ -110,8 +115,8 @@ impl Feed {
 }
 
 impl Source {
-    /// Returns the source, what its readers share, and the number of the last event before those
-    /// that it has.
+    /// Returns the source, the JSON that its readers share, and the number of the last event before
+    /// its own.
     async fn open(
         server: &Server,
         id: &str,
@@ -128,7 +133,7 @@ impl Source {
             true => lease.handle.join_tree().await,
             false => lease.handle.join().await,
         };
-        // It may have moved to another process since.
+        // The session may have moved to another process since.
         let Ok((length, live)) = joined else {
             return Self::follow(server, id, start, tree).await;
         };
@@ -190,7 +195,7 @@ impl Source {
                     }
                 }
                 Ok(None) => Next::Wait,
-                // It was deleted, or the reader learns of it when it reconnects.
+                // The session was deleted, or the reader gets the error when it reconnects.
                 Err(_) => Next::End,
             },
         }

@@ -1,8 +1,8 @@
 //! [`Histories`]: the events of the sessions whose history was read last.
 //!
-//! The numbers of events follow from the whole log, so the log is read for the first page. Those
-//! that follow are taken from what was derived then: a client that scrolls up wants one after the
-//! other.
+//! Event numbers depend on the whole log, so the first page needs the whole log. A client that
+//! scrolls up asks for one page after the other, and the next pages are served from the events in
+//! memory.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,16 +15,16 @@ use tokio::time::Instant;
 
 use crate::backlog::Events;
 
-/// How many sessions are kept. Each takes about as much memory as its log.
+/// Maximum number of sessions kept. Each takes about as much memory as its log.
 const MAX_SESSIONS: usize = 2;
-/// How long a session is kept after a page.
+/// The time that a session is kept after a page.
 const KEEP_TIME: Duration = Duration::from_secs(30);
 
-/// The events of some sessions. Clones share them.
+/// The events of recently read sessions, the last one used at the end. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Histories(Arc<Mutex<VecDeque<Recent>>>);
 
-/// A session, the one that was used last at the end.
+/// A session whose history was read.
 struct Recent {
     session: Arc<str>,
     used: Instant,
@@ -32,7 +32,7 @@ struct Recent {
 }
 
 impl Histories {
-    /// Returns about `count` events of a session before number `before`, whole turns, and the
+    /// Returns about `count` events of a session before number `before`, in whole turns, and the
     /// number of the last event before them.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Histories {
         Ok(events.before(before, count))
     }
 
-    /// Returns the events of a session as far as they are known, and keeps them for a while.
+    /// Returns the events of a session read so far, and keeps them for a while.
     fn keep(&self, session: &str) -> Arc<tokio::sync::Mutex<Events>> {
         let mut all = self.recent();
         let known = all.iter().position(|recent| *recent.session == *session);
@@ -91,7 +91,8 @@ mod tests {
         vec![LogEntry::Reset; count].into()
     }
 
-    /// C255: what is kept grows with the log, and is not shown of another log by the same name.
+    /// C255: The events kept grow with the log, and are not used for another log with the same
+    /// name.
     #[tokio::test(start_paused = true)]
     async fn what_is_kept_is_what_the_log_has() {
         let (store, histories) = (InMemoryStore::new(), Histories::default());
@@ -110,7 +111,7 @@ mod tests {
         assert_eq!(count().await, Ok(5));
     }
 
-    /// C255: no more than two sessions are kept, and none for longer than half a minute.
+    /// C255: At most two sessions are kept, and each at most half a minute.
     #[tokio::test(start_paused = true)]
     async fn what_is_kept_is_bounded() {
         let (store, histories) = (InMemoryStore::new(), Histories::default());

@@ -1,4 +1,4 @@
-//! Inputs for sessions on behalf of a caller, with the checks that they need.
+//! Checked inputs for sessions, on behalf of a caller.
 
 use loopwright_core::agent::{InputError, Principal};
 use loopwright_core::event::{ActionResult, InputEvent, Prompt};
@@ -11,10 +11,10 @@ use crate::images;
 use crate::quota::Client;
 use crate::server::Server;
 
-/// The maximum length of a result's beginning in an error, in characters.
+/// Maximum length of a result's excerpt in an error, in characters.
 const MAX_RESULT_CHARS: usize = 200;
 
-/// Checks that the sessions of this principal may use more today.
+/// Checks that the daily budget of this principal is not used up.
 pub(crate) async fn check_budget(
     server: &Server,
     owner: Option<&Principal>,
@@ -25,7 +25,7 @@ pub(crate) async fn check_budget(
     }
 }
 
-/// Checks that the model of a session takes what a message contains.
+/// Checks that the model of a session accepts the content of a message.
 pub(crate) async fn check_content(
     server: &Server,
     id: &str,
@@ -39,12 +39,12 @@ pub(crate) async fn check_content(
     Ok(prompt)
 }
 
-/// Sends a decision to a session, if the caller may decide the action. The caller and the client
-/// are noted in the log, whatever `result` says.
+/// Sends a decision to a session, if the caller may decide the action. The log records the caller
+/// and the client, whatever `result` contains.
 ///
 /// # Errors
-/// Fails if the action is not pending, or not that of the digest. A decision whose id the session
-/// knows is accepted and changes nothing.
+/// Fails if the action is not pending, or has another digest. A decision whose id the session
+/// already has is accepted and changes nothing.
 pub(crate) async fn resolve_action(
     server: &Server,
     caller: &Caller,
@@ -65,7 +65,7 @@ pub(crate) async fn resolve_action(
         let entries = shared.store.read(session, 0).await?;
         let is_known = |id: &InputId| entries.iter().any(|entry| entry.input() == Some(id));
         return match result.id.filter(is_known) {
-            Some(input) => Ok(input), // it is sent again
+            Some(input) => Ok(input), // sent twice
             None if is_pending_in(&entries, &call) => Err(InputError::DigestDiffers(call).into()),
             None => Err(not_pending(&entries, &call)),
         };
@@ -83,7 +83,8 @@ fn is_pending_in(entries: &[LogEntry], call: &str) -> bool {
     SessionInfo::of("", entries).pending.iter().any(|pending| *pending.action.call == *call)
 }
 
-/// Returns why a call is not pending: what was decided, and by whom, as far as the log has it.
+/// Returns the error for a call that is not pending. It names the decision and its author, if the
+/// log has them.
 fn not_pending(entries: &[LogEntry], call_id: &str) -> ApiError {
     let mut why = None;
     for entry in entries {

@@ -1,8 +1,8 @@
-//! The sessions that are open in this process: each is opened once, at its first use, and closed
-//! when it has been unused for a while.
+//! The sessions that are open in this process. Each is opened at its first use, and closed when it
+//! has been unused for a while.
 //!
 //! An open session belongs to this process alone. It stays open during runs, while a stream of its
-//! events is open, and for [`IDLE_TIMEOUT`] after that; then another process can open it. Inputs
+//! events is open, and for [`IDLE_TIMEOUT`] after that. Then another process can open it. Inputs
 //! for a session that another process has open go through the mailbox of the store.
 
 mod changing;
@@ -42,23 +42,22 @@ use crate::quota::Client;
 use crate::run_quota::RunPermit;
 use crate::settings::SessionSettings;
 
-/// A session that has been unused for this long is closed, at the latest when it has been unused
-/// for twice as long.
+/// The time after which an unused session is closed. It may stay open for up to twice as long.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The sessions that are open. Clones share them.
+/// The open sessions. Clones share them.
 #[derive(Clone)]
 pub(crate) struct LiveSessions(Arc<Slots>);
 
 impl LiveSessions {
-    /// Creates an empty set that may have `max_open` sessions open at a time.
+    /// Creates an empty set with at most `max_open` open sessions.
     pub(crate) fn new(parts: Parts, max_open: usize) -> Self {
         LiveSessions(Arc::new(Slots::new(parts, max_open)))
     }
 
     /// Creates a session with these settings and returns its id.
     ///
-    /// It belongs to `owner`, or to nobody, who is the operator.
+    /// The session belongs to `owner`. Without an owner it is the operator's.
     pub(crate) async fn create(
         &self,
         settings: SessionSettings,
@@ -70,7 +69,7 @@ impl LiveSessions {
         Ok(id)
     }
 
-    /// Creates a session with this id, like [`create`](Self::create), unless there is one.
+    /// Creates a session with this id, like [`create`](Self::create), unless it exists.
     pub(crate) async fn create_once(
         &self,
         id: Arc<str>,
@@ -123,14 +122,14 @@ impl LiveSessions {
         Ok(())
     }
 
-    /// Leases a session of the store, opening it if it is not open. Returns `None` if another
-    /// process has it open. A worker of a cluster opens no session for that: the placement does.
+    /// Leases a session of the store, and opens it if necessary. Returns `None` if another process
+    /// has it open. A worker of a cluster does not open it, since the placement does.
     pub(crate) async fn lease(&self, id: &str) -> Result<Option<Lease>, ApiError> {
         let may_open = !self.0.parts.cluster.is_configured();
         self.lease_if(id, may_open).await
     }
 
-    /// Leases a session of the store if it is open, or may be opened.
+    /// Leases a session of the store if it is open, or if `may_open` is set and it can be opened.
     async fn lease_if(&self, id: &str, may_open: bool) -> Result<Option<Lease>, ApiError> {
         let mut slot = self.0.lock(id).await;
         if slot.session().is_none_or(|session| session.has_ended()) {
@@ -151,8 +150,8 @@ impl LiveSessions {
         }))
     }
 
-    /// Takes a permit for a run of this client, or the permit of the run in progress: input that
-    /// arrives during a run is a part of it, or waits for its end.
+    /// Takes a permit for a run of this client, or shares the permit of the run in progress. Input
+    /// that arrives during a run belongs to the run or waits for its end.
     async fn run_permit(&self, lease: &Lease, client: Client) -> Result<RunPermit, ApiError> {
         let mut run = lease.run.lock().await;
         if let Some(permit) = RunPermit::upgrade(&run) {
@@ -174,7 +173,7 @@ impl LiveSessions {
         let name = agents.name_of(&settings);
         let principal = info.owner.as_ref().or(principal.as_ref());
         let agent = agents.for_session(settings, principal).await?;
-        // Before the session is claimed: another process may have room.
+        // Before the session is claimed, since another process may have room.
         let capacity = self.0.acquire_capacity().await?;
         match self.context(info.id.clone(), info.owner.as_ref()).await {
             Err(MemoryError::InUse(_)) => Ok(None),
@@ -182,7 +181,7 @@ impl LiveSessions {
         }
     }
 
-    /// Starts the session of a log that has entries.
+    /// Starts the session of an existing log.
     async fn resume(
         &self,
         id: Arc<str>,
@@ -192,7 +191,7 @@ impl LiveSessions {
     ) -> Result<OpenSession, ApiError> {
         let mut session = self.start(id, agent, cx, capacity).await?;
         if session.is_running().await {
-            // Opening it has started a run, for input that was queued.
+            // Opening it has started a run for queued input.
             let permit = self.0.parts.runs.acquire_unchecked();
             let permit = RunPermit::new(session.handle.clone(), permit);
             session.run = CurrentRun::new(permit.downgrade().into());
@@ -200,26 +199,27 @@ impl LiveSessions {
         Ok(session)
     }
 
-    /// Keeps a session open that was opened for a request. A worker of a cluster closes it: the
-    /// placement decides where it is open.
+    /// Keeps a session open that was opened for a request. In a cluster an idle one is closed,
+    /// since the placement decides where it is open.
     async fn keep(&self, slot: &mut SlotGuard, session: OpenSession) {
         let cluster = &self.0.parts.cluster;
         if cluster.is_configured() && !session.is_running().await {
             session.close().await;
         } else {
-            slot.put(session); // a run has started, at whose end it is closed
+            slot.put(session); // closed at the end of its run
         }
     }
 
-    /// Has a session hosted that may have work to do, in a cluster. If it fails, a sweep finds it.
+    /// Asks the cluster to host a session that may have work to do. If this fails, a sweep finds
+    /// the session.
     async fn wake(&self, id: &str) {
         if let Err(error) = self.0.parts.cluster.wake(id).await {
             tracing::warn!(session = id, %error, "it could not be woken");
         }
     }
 
-    /// Opens the log of a session of this owner, or creates it. It works for the owner, within its
-    /// daily budget; a session of nobody works for the principal of the host.
+    /// Opens or creates the log of a session of this owner. The session works for its owner, within
+    /// the owner's daily budget. A session without an owner works for the principal of the host.
     async fn context(
         &self,
         id: Arc<str>,
@@ -281,7 +281,7 @@ impl LiveSessions {
     }
 
     /// Returns whether the last run in the log of a session, which has no end there, is in
-    /// progress: in this process, or in another one, which has the session open then.
+    /// progress. Another process with such a run has the session open.
     pub(crate) async fn is_running(&self, id: &str) -> Result<bool, ApiError> {
         match self.peek(id).await {
             Some(handle) => Ok(handle.state().await.is_ok_and(|state| state.is_running)),
@@ -289,7 +289,7 @@ impl LiveSessions {
         }
     }
 
-    /// Closes a session whose log another process has appended to. The next use opens it again.
+    /// Closes a session whose log another process has appended to. The next use reopens it.
     async fn close_now(&self, id: &str) {
         drop(self.0.lock(id).await.take()); // not awaited: the caller may hold a handle
     }
@@ -300,7 +300,7 @@ impl LiveSessions {
         join_all(handles.iter().map(AgentHandle::wait_for_idle)).await;
     }
 
-    /// Notes in the logs of the sessions that work that this process is about to end.
+    /// Records the end of this process in the logs of the sessions with work in progress.
     pub(crate) async fn note_end(&self) {
         self.handles().await.iter().for_each(AgentHandle::note_end);
     }
@@ -334,8 +334,8 @@ fn is_end(error: &InputError) -> bool {
     }
 }
 
-/// Checks that a session is not that of a sub-agent, which only the session at its root opens. Its
-/// memory is not opened for that: the sub-agent may be working.
+/// Checks that a session is not a sub-agent's, which only its root session opens. This does not
+/// open its memory, since the sub-agent may be working.
 fn check_is_root(info: &SessionInfo) -> Result<(), MemoryError> {
     match info.sub_agent_of.as_ref().and_then(|parent| parent.root.clone()) {
         Some(root) => Err(MemoryError::SubAgent { session: info.id.clone(), root }),

@@ -1,4 +1,4 @@
-//! The events of a session that another process has open, from its log.
+//! The events of a session that another process has open, read from its log.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use loopwright_core::log::MemoryError;
 use crate::backlog::{Missed, SharedBacklog, Start};
 use crate::error::ApiError;
 
-/// How often the log is read.
+/// The polling interval of the log.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The backlogs of the sessions that are read from their logs. Clones share them.
@@ -19,7 +19,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) struct LogBacklogs(Arc<Mutex<HashMap<Arc<str>, SharedBacklog>>>);
 
 impl LogBacklogs {
-    /// Returns that of a session. Those that nobody reads are forgotten.
+    /// Returns the backlog of a session. Backlogs without readers are removed.
     pub(crate) fn of(&self, session: &str) -> SharedBacklog {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, backlog| backlog.is_used());
@@ -27,8 +27,8 @@ impl LogBacklogs {
     }
 }
 
-/// Follows the log of a session, which all its readers read together. Deltas and progress are not
-/// in it.
+/// A reader that follows the log of a session. All readers share one copy of the events. The log
+/// has no deltas and no progress events.
 pub(crate) struct LogReader {
     store: Arc<dyn SessionStore>,
     session: Arc<str>,
@@ -36,11 +36,10 @@ pub(crate) struct LogReader {
 }
 
 impl LogReader {
-    /// Starts with the events that `start` says. Returns the number of the last event before them,
-    /// too.
+    /// Opens a reader at `start`. Also returns the number of the last event before it.
     ///
     /// # Errors
-    /// Fails if there is no event of that number, or the log cannot be read.
+    /// Fails if there is no event with that number, or the log cannot be read.
     pub(crate) async fn open(
         backlog: &SharedBacklog,
         store: Arc<dyn SessionStore>,
@@ -51,11 +50,13 @@ impl LogReader {
         Ok((LogReader { store, session, events }, after))
     }
 
-    /// Returns the next event, or `None` when it has waited for new ones in vain for a while. It
-    /// can be dropped while it waits.
+    /// Returns the next event, or `None` if none arrives within a polling interval.
     ///
     /// # Errors
     /// Fails if the log cannot be read, for example because the session was deleted.
+    ///
+    /// # Cancellation
+    /// The future can be dropped without losing an event.
     pub(crate) async fn next(&mut self) -> Result<Option<Arc<Envelope>>, MemoryError> {
         if let Some(event) = self.events.next().await {
             return Ok(Some(event));

@@ -1,4 +1,4 @@
-//! [`ActionChange`]: what happened to a pending action.
+//! [`ActionChange`]: a change in the state of a pending action.
 
 use std::sync::Arc;
 
@@ -7,25 +7,26 @@ use loopwright_core::message::CallId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Says what happened to an action.
+/// A change in the state of an action.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ActionChange {
-    /// It is pending: it is new, or a principal has approved it and more approvals are required.
+    /// The action is pending: it is new, or a principal has approved it and more approvals are
+    /// required.
     Pending {
-        /// The action.
+        /// The pending action.
         action: PendingAction,
     },
-    /// It is not pending any more. An action that was decided at once, or by another process while
-    /// nobody looked, is reported only so.
+    /// The action is no longer pending. An action that was resolved before it was reported as
+    /// pending has only this change.
     Resolved {
-        /// Its session.
+        /// The id of the session.
         session: Arc<str>,
-        /// Its call.
+        /// The id of the call.
         call: CallId,
-        /// The time since which it waited, in milliseconds since 1970; missing if it was not
-        /// reported as pending before.
+        /// The time since which it was pending, in milliseconds since 1970; missing if it was never
+        /// reported as pending.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since: Option<u64>,
         /// The decision that resolved it; missing if there was none, for example because the run
@@ -36,7 +37,7 @@ pub enum ActionChange {
 }
 
 impl ActionChange {
-    /// Returns an id that is the same when the change is reported again, also after a restart.
+    /// Returns an id that is the same when the change is reported again, even after a restart.
     pub fn id(&self) -> String {
         match self {
             ActionChange::Pending { action: PendingAction { session, since, action, .. } } => {
@@ -53,7 +54,7 @@ impl ActionChange {
         }
     }
 
-    /// Reports that a decision has resolved an action.
+    /// Creates the change for an action that a decision has resolved.
     pub(super) fn decided(since: Option<u64>, decision: DecisionRecord) -> Self {
         let (session, call) = (decision.session.clone(), decision.call.clone());
         ActionChange::Resolved { session, call, since, decision: Some(decision) }
@@ -64,7 +65,7 @@ impl ActionChange {
 mod tests {
     use super::*;
 
-    /// C292: A call that becomes pending twice is two actions, also if nobody decides.
+    /// C292: A call that becomes pending twice is two actions, even if nobody decides.
     #[test]
     fn a_call_that_is_pending_twice_has_two_ids() {
         let gone = |since| {

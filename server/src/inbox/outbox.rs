@@ -1,4 +1,4 @@
-//! [`Outbox`]: what was reported to a receiver, and what still has to be sent.
+//! [`Outbox`]: the changes reported to a receiver, and the changes still to be sent.
 
 #[cfg(feature = "webhooks")]
 mod file;
@@ -15,36 +15,36 @@ use super::watch::{ActionKey, CLOCK_TOLERANCE_MS, action_of};
 #[cfg(feature = "webhooks")]
 pub(super) use file::OutboxFile;
 
-/// How many lines a file may have for each one that is needed, before it is written again.
+/// Maximum number of lines in a file per line that is needed, before the file is rewritten.
 #[cfg(feature = "webhooks")]
 const MAX_LINE_RATIO: usize = 4;
-/// How many lines a file may have in any case.
+/// Minimum number of lines in a file before it is rewritten.
 #[cfg(feature = "webhooks")]
 const MIN_LINES: usize = 4_096;
 
-/// A change that has to be sent.
+/// A change to be sent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) number: u64,
     pub(super) change: Arc<ActionChange>,
 }
 
-/// A step of an outbox, as it is stored.
+/// A stored step of an outbox.
 #[cfg(feature = "webhooks")]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
     /// An action was reported as pending, in the report with this id.
     Pending { action: ActionKey, id: String },
-    /// A decision was reported.
+    /// A decision was reported, in the report with this id.
     Decided { time: u64, id: String },
-    /// A change has to be sent.
+    /// A change is to be sent.
     Queued(Entry),
-    /// A change was sent, or is given up.
+    /// A change was sent or given up.
     Sent(u64),
 }
 
-/// What was reported, and what still has to be sent, in a file if there is one.
+/// The changes reported to a receiver and the changes still to be sent, in a file if there is one.
 #[derive(Default)]
 pub(super) struct Outbox {
     state: State,
@@ -54,8 +54,7 @@ pub(super) struct Outbox {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The actions that were reported as pending and not as resolved, each with the id of its last
-    /// report.
+    /// The actions reported as pending but not as resolved, each with the id of its last report.
     pending: BTreeMap<ActionKey, String>,
     /// The recent decisions that were reported: their times, and the ids of the reports.
     decided: BTreeSet<(u64, String)>,
@@ -64,7 +63,7 @@ struct State {
 }
 
 impl State {
-    /// Adds a change, and returns its entry unless it was reported before.
+    /// Adds a change. Returns its entry, or `None` if the change was reported before.
     fn add(&mut self, change: Arc<ActionChange>) -> Option<Entry> {
         let id = change.id();
         let is_new = match &*change {
@@ -107,7 +106,7 @@ impl State {
         self.unsent.insert(number, change);
     }
 
-    /// Repeats a step that was stored.
+    /// Applies a stored step.
     #[cfg(feature = "webhooks")]
     fn apply(&mut self, line: Line) {
         match line {
@@ -126,7 +125,7 @@ impl State {
     /// Returns the steps that lead to this state.
     #[cfg(feature = "webhooks")]
     fn lines(&self) -> Vec<Line> {
-        // The queued changes first: each changes what is pending.
+        // The queued changes come first, because each changes the pending actions.
         let queued = self.unsent.iter().map(|(number, change)| {
             Line::Queued(Entry { number: *number, change: change.clone() })
         });
@@ -141,23 +140,23 @@ impl State {
 }
 
 impl Outbox {
-    /// Returns the actions that were reported as pending, and not as resolved.
+    /// Returns the actions reported as pending but not as resolved.
     pub(super) fn pending(&self) -> impl DoubleEndedIterator<Item = &ActionKey> {
         self.state.pending.keys()
     }
 
-    /// Returns the time of the last decision that was reported, in milliseconds since 1970.
+    /// Returns the time of the last reported decision, in milliseconds since 1970.
     pub(super) fn last_decision(&self) -> Option<u64> {
         self.state.decided.last().map(|(time, _)| *time)
     }
 
-    /// Returns the changes that have to be sent.
+    /// Returns the changes still to be sent.
     pub(super) fn unsent(&self) -> Vec<Entry> {
         let unsent = self.state.unsent.iter();
         unsent.map(|(number, change)| Entry { number: *number, change: change.clone() }).collect()
     }
 
-    /// Adds changes, and returns those that have to be sent. They are on disk before that.
+    /// Adds changes, and returns the ones to be sent, which are on disk by then.
     pub(super) async fn add(&mut self, changes: Vec<Arc<ActionChange>>) -> Vec<Entry> {
         let new: Vec<Entry> =
             changes.into_iter().filter_map(|change| self.state.add(change)).collect();
@@ -166,17 +165,17 @@ impl Outbox {
         new
     }
 
-    /// Records that a change was sent, or is given up.
+    /// Records that a change was sent or given up.
     pub(super) async fn sent(&mut self, number: u64) {
         self.state.unsent.remove(&number);
         #[cfg(feature = "webhooks")]
-        self.store(vec![Line::Sent(number)], false).await; // else it is sent again
+        self.store(vec![Line::Sent(number)], false).await; // else it is sent twice
     }
 }
 
 #[cfg(feature = "webhooks")]
 impl Outbox {
-    /// Continues the outbox of a file with these lines.
+    /// Continues the outbox of a file that has these lines.
     pub(super) async fn of(mut file: OutboxFile, lines: Vec<String>) -> io::Result<Self> {
         let mut state = State::default();
         for line in lines {
@@ -209,6 +208,6 @@ impl Outbox {
 
 #[cfg(feature = "webhooks")]
 fn text(lines: &[Line]) -> Vec<String> {
-    // The keys of their maps are strings.
+    // Serialising cannot fail: the keys of the maps are strings.
     lines.iter().filter_map(|line| serde_json::to_string(line).ok()).collect()
 }

@@ -1,4 +1,4 @@
-//! [`Reporter`]: passes changes of actions on to the host and to webhooks.
+//! [`Reporter`]: passes changes of actions to the host and to webhooks.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,23 +21,23 @@ use super::watch::{
 #[cfg(feature = "webhooks")]
 use super::webhook::WebhookSender;
 
-/// How far the decisions reach back that are reported at the start, if it is not known which were
-/// reported before. A webhook is sent again for less than that.
+/// The age up to which decisions are reported at the start, if the earlier reports are unknown. The
+/// retries of a webhook take less time.
 const CATCH_UP: Duration = Duration::from_secs(72 * 60 * 60);
-/// When the store is read again after a failure.
+/// The delay before the store is read again after a failure.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// The host's function for changes.
 pub(crate) type OnAction = Arc<dyn Fn(&ActionChange) + Send + Sync>;
 
-/// Whom changes are reported to.
+/// The receivers of changes.
 pub(crate) struct Reporter<'a> {
     pub(crate) on_action: &'a [OnAction],
     #[cfg(feature = "webhooks")]
     pub(crate) webhooks: &'a [WebhookSender],
 }
 
-/// One of those whom changes are reported to.
+/// One receiver of changes, or the host's functions together.
 enum Target<'a> {
     Functions(&'a [OnAction]),
     #[cfg(feature = "webhooks")]
@@ -45,8 +45,8 @@ enum Target<'a> {
 }
 
 impl Reporter<'_> {
-    /// Reports what is pending, decisions that were not reported, and changes, for ever. Resolves
-    /// at once if there is nobody to report to.
+    /// Reports pending actions, unreported decisions, and then changes, for ever. Resolves at once
+    /// if there are no receivers.
     pub(crate) async fn run(&self, store: &dyn SessionStore, watch: &ActionWatch) {
         let mut targets = Vec::new();
         if !self.on_action.is_empty() {
@@ -80,7 +80,7 @@ impl Target<'_> {
                     change = receiver.recv() => {
                         let mut changes = match change {
                             Ok(change) => vec![change],
-                            Err(RecvError::Lagged(_)) => break, // all is read again
+                            Err(RecvError::Lagged(_)) => break, // everything is read again
                             Err(RecvError::Closed) => return,
                         };
                         loop {
@@ -99,7 +99,7 @@ impl Target<'_> {
         }
     }
 
-    /// Returns what has to be sent. Waits while another process sends it.
+    /// Opens the outbox. Waits while another process has it open.
     async fn outbox(&self) -> Outbox {
         match self {
             Target::Functions(_) => Outbox::default(),
@@ -108,7 +108,7 @@ impl Target<'_> {
         }
     }
 
-    /// Reports a change. Resolves when it was accepted, or is given up.
+    /// Reports a change. Resolves when it was accepted or given up.
     async fn deliver(&self, Entry { number, change }: Entry) -> u64 {
         match self {
             Target::Functions(functions) => functions.iter().for_each(|report| report(&change)),
@@ -119,7 +119,7 @@ impl Target<'_> {
     }
 }
 
-/// Returns what has changed since the last report, and the changes after that.
+/// Returns the changes since the last report, and a receiver of later ones.
 async fn catch_up(
     outbox: &Outbox,
     store: &dyn SessionStore,
@@ -148,7 +148,7 @@ async fn catch_up(
     for (session, call, since) in outbox.pending().filter(|key| !resolved.contains(*key)) {
         let decision = watch::decision(store, (session, call, *since), |_| false).await;
         let (session, call, since) = (session.clone(), call.clone(), Some(*since));
-        let decision = decision.unwrap_or(None); // its session may be deleted
+        let decision = decision.unwrap_or(None); // the session may be deleted
         changes.push(ActionChange::Resolved { session, call, since, decision }.into());
     }
     changes.extend(pending.into_iter().map(|action| ActionChange::Pending { action }.into()));

@@ -1,7 +1,8 @@
-//! [`ActionWatch`]: looks for new and resolved actions while somebody wants to know.
+//! [`ActionWatch`]: detects new and resolved actions, as long as it has subscribers.
 //!
-//! The store is the source: an action can become pending, and be resolved, in any process. The
-//! sessions that are open here say when it is time to look; for others it is looked every second.
+//! The store is the source, since an action can become pending or be resolved in any process.
+//! Sessions that are open here trigger a look at the store. Changes by other processes are found by
+//! polling every second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,23 +17,23 @@ use tokio::sync::{Mutex, Notify, broadcast};
 use super::change::ActionChange;
 use crate::drain::Drain;
 
-/// How often the store is searched for what other processes have changed.
+/// The interval of searches for changes by other processes.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How many changes a slow reader may miss before its subscription ends.
+/// Maximum number of changes that a slow reader may miss before its subscription ends.
 const MAX_UNREAD_CHANGES: usize = 1_024;
-/// How many actions are read at a time.
+/// The number of actions per page.
 const PAGE_ACTIONS: usize = 500;
-/// How many decisions are read at a time.
+/// The number of decisions per page.
 pub(super) const PAGE_DECISIONS: usize = 500;
-/// By how much the clocks of processes that record decisions may differ, in milliseconds.
+/// The tolerated difference between the clocks of processes that record decisions, in milliseconds.
 pub(super) const CLOCK_TOLERANCE_MS: u64 = 60_000;
 
-/// The session and the call of an action, and the time since which it waits.
+/// The key of an action: its session, its call, and the time since which it is pending.
 pub(super) type ActionKey = (Arc<str>, CallId, u64);
-/// The time of a decision, its session and its position there.
+/// The key of a decision: its time, its session, and its position there.
 type DecisionKey = (u64, Arc<str>, u64);
 
-/// Looks for changes. Clones are the same watch.
+/// A watch for changes of actions. Clones share it.
 #[derive(Clone)]
 pub(crate) struct ActionWatch(Arc<Inner>);
 
@@ -48,15 +49,15 @@ struct Inner {
 #[derive(Default)]
 struct State {
     known: BTreeMap<ActionKey, PendingAction>,
-    /// The recent decisions that need not be reported any more.
+    /// The recent decisions that were already reported or need no report.
     seen: BTreeSet<DecisionKey>,
-    /// When it was looked last, in milliseconds since 1970.
+    /// The start of the last look, in milliseconds since 1970.
     looked: Option<u64>,
-    /// A task looks for changes.
+    /// `true` while a task looks for changes.
     is_running: bool,
 }
 
-/// The actions that are pending, and the changes from there on.
+/// The pending actions, and a receiver of later changes.
 pub(crate) struct Subscription {
     pub(crate) pending: Vec<PendingAction>,
     pub(crate) changes: broadcast::Receiver<Arc<ActionChange>>,
@@ -69,12 +70,12 @@ impl ActionWatch {
         ActionWatch(Arc::new(Inner { store, drain, hint, changes, state }))
     }
 
-    /// Says that the actions of a session have changed.
+    /// Notifies the watch that the actions of a session have changed.
     pub(crate) fn hint(&self) {
         self.0.hint.notify_one();
     }
 
-    /// Returns the pending actions, and the changes from there on. The store is watched until the
+    /// Returns the pending actions, and a receiver of later changes. The store is watched until the
     /// last receiver is dropped.
     pub(crate) async fn subscribe(&self) -> Result<Subscription, MemoryError> {
         let mut state = self.0.state.lock().await;
@@ -109,14 +110,14 @@ impl Inner {
         }
     }
 
-    /// Compares the pending actions with those that are known, and reports the difference, and
-    /// recent decisions that were not reported.
+    /// Compares the pending actions with the known ones. Reports the difference, and recent
+    /// decisions that were not reported.
     async fn look(&self, state: &mut State) -> Result<(), MemoryError> {
         let store = &*self.store;
         let started = SystemEnvironment.now();
         let since = state.looked.unwrap_or(started).saturating_sub(CLOCK_TOLERANCE_MS);
         let mut now = pending_actions(store).await?;
-        // Read last: what is decided in between is reported now.
+        // Read after the actions, so that decisions made in between are reported now.
         let recent = decisions(store, AuditQuery::new(PAGE_DECISIONS).since(since)).await?;
         let (mut changes, mut seen) = (Vec::new(), BTreeSet::new());
         let mut gone = state.known.clone();
@@ -133,7 +134,7 @@ impl Inner {
         }
         gone.retain(|key, _| !now.contains_key(key));
         for (session, call, since) in gone.into_keys() {
-            // It was decided long ago, if at all: the decision waited for an owner.
+            // Decided long ago, if at all: the decision waited for an owner.
             let is_seen = |record: &DecisionRecord| {
                 state.seen.contains(&key_of(record)) || seen.contains(&key_of(record))
             };
@@ -146,7 +147,7 @@ impl Inner {
         let new = now.iter().filter(is_new).map(|(_, action)| action.clone());
         changes.extend(new.map(|action| ActionChange::Pending { action }));
         for change in changes {
-            let _ = self.changes.send(Arc::new(change)); // an error means that nobody listens
+            let _ = self.changes.send(Arc::new(change)); // fails if nobody listens
         }
         state.known = now;
         state.seen.append(&mut seen);
@@ -161,7 +162,7 @@ fn key_of(record: &DecisionRecord) -> DecisionKey {
     (record.time, record.session.clone(), record.position)
 }
 
-/// Returns which of these actions a decision has resolved.
+/// Returns the action, if any of these, that a decision has resolved.
 pub(super) fn action_of<'a>(
     mut actions: impl DoubleEndedIterator<Item = &'a ActionKey>,
     record: &DecisionRecord,
@@ -187,7 +188,7 @@ async fn pending_actions(
     Ok(all)
 }
 
-/// Returns all decisions that a query selects, the latest first.
+/// Returns all decisions that match a query, the latest first.
 pub(super) async fn decisions(
     store: &dyn SessionStore,
     query: AuditQuery,
@@ -202,7 +203,7 @@ pub(super) async fn decisions(
     Ok(all)
 }
 
-/// Returns the decision that has resolved an action, if there is one, and not one that was seen.
+/// Returns the unseen decision that has resolved an action, if it exists.
 pub(super) async fn decision(
     store: &dyn SessionStore,
     (session, call, since): (&Arc<str>, &CallId, u64),

@@ -1,6 +1,6 @@
-//! [`Webhook`]: new and resolved actions, sent to an address.
+//! [`Webhook`]: new and resolved actions, sent to a URL.
 //!
-//! The headers and the signature are those of the Standard Webhooks specification, version 1.0.0
+//! The headers and the signature follow the Standard Webhooks specification, version 1.0.0
 //! (<https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>).
 
 use std::io;
@@ -21,13 +21,13 @@ use super::outbox::{Outbox, OutboxFile};
 use crate::error::ConfigError;
 use crate::http_client::install_crypto_provider;
 
-/// What the text of a secret begins with.
+/// The prefix of a secret.
 const SECRET_PREFIX: &str = "whsec_";
 /// The length of a secret, in bytes.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
-/// How long a delivery may take.
+/// The timeout of a delivery.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// The delays before a delivery is tried again.
+/// The delays before the retries of a delivery.
 const RETRY_DELAYS: [Duration; 8] = [
     Duration::from_secs(5),
     Duration::from_secs(30),
@@ -38,19 +38,19 @@ const RETRY_DELAYS: [Duration; 8] = [
     Duration::from_secs(10 * 60 * 60),
     Duration::from_secs(24 * 60 * 60),
 ];
-/// How often it is tried to open the outbox while another process has it open.
+/// The interval of attempts to open the outbox while another process has it open.
 const LOCK_INTERVAL: Duration = Duration::from_secs(1);
-/// How many deliveries are in progress at a time.
+/// Maximum number of concurrent deliveries.
 const MAX_DELIVERIES: usize = 16;
 
-/// Sends each [`ActionChange`] to an address, as JSON, signed by the Standard Webhooks
+/// A webhook that sends each [`ActionChange`] to a URL, as JSON, signed as in the Standard Webhooks
 /// specification: `webhook-id`, `webhook-timestamp`, `webhook-signature`.
 ///
-/// A delivery that is not answered with a status from 200 to 299 is sent again, eight times within
-/// two days; status 410 ends that. With an [outbox](Webhook::outbox), each change is sent at least
-/// once, also what was not sent when the process was killed, and what happened before the next one
-/// started. Without one, a server that starts reports the actions that are pending, and the
-/// decisions of the last three days. The receiver knows repetitions by their `webhook-id`.
+/// A delivery without a response status from 200 to 299 is retried eight times within two days.
+/// Status 410 stops the retries. With an [outbox](Webhook::outbox), each change is sent at least
+/// once, including unsent changes of a killed process and changes before the next process started.
+/// Without one, a server that starts reports the pending actions, and the decisions of the last
+/// three days. The receiver detects repetitions by their `webhook-id`.
 ///
 /// ```
 /// use loopwright_server::Webhook;
@@ -69,23 +69,23 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// Sends changes to `url`, signed with a secret: `whsec_`, and 24 to 64 random bytes in Base64,
-    /// such as `echo whsec_$(openssl rand -base64 32)` makes.
+    /// Creates a webhook that sends changes to `url`, signed with a secret: `whsec_` followed by 24
+    /// to 64 random bytes in Base64, as from `echo whsec_$(openssl rand -base64 32)`.
     pub fn new(url: impl Into<String>, secret: impl Into<String>) -> Self {
         Webhook { url: url.into(), secret: secret.into(), outbox: None }
     }
 
-    /// Keeps in this file what was reported, and what still has to be sent. Each webhook needs a
-    /// file of its own, on a disk of this machine. If several processes have the same one, the
-    /// first sends, and another one takes over when it ends. The file has the arguments of calls;
-    /// only the user may read it.
+    /// Stores in this file which changes were reported and which are still to be sent. Each webhook
+    /// needs a file of its own, on a disk of this machine. If several processes have the same file,
+    /// the first one sends, and another one takes over when it ends. The file contains the
+    /// arguments of calls, and only the user may read it.
     pub fn outbox(mut self, file: impl Into<PathBuf>) -> Self {
         self.outbox = Some(file.into());
         self
     }
 }
 
-/// Sends changes.
+/// A sender of changes.
 #[derive(Clone)]
 pub(crate) struct WebhookSender {
     url: Arc<str>,
@@ -145,7 +145,7 @@ impl WebhookSender {
         }
     }
 
-    /// Sends a change until it is accepted, or given up.
+    /// Sends a change until it is accepted or given up.
     pub(crate) async fn deliver(&self, change: &ActionChange) {
         let (id, url) = (change.id(), &*self.url);
         let Ok(body) = serde_json::to_string(change) else { return }; // strings and numbers only
@@ -192,7 +192,7 @@ async fn open_outbox(path: Arc<Path>) -> io::Result<Option<Outbox>> {
 /// Signs a delivery: HMAC-SHA256 over its id, its time and its body.
 fn signature(secret: &[u8], id: &str, time: &str, body: &str) -> String {
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret) else {
-        return String::new(); // it takes keys of any length
+        return String::new(); // keys may have any length
     };
     mac.update(format!("{id}.{time}.{body}").as_bytes());
     format!("v1,{}", BASE64_STANDARD.encode(mac.finalize().into_bytes()))

@@ -13,17 +13,19 @@ use crate::daily_budget::DailyBudget;
 use crate::error::{ApiError, ErrorKind};
 use crate::settings::{SessionSettings, SettingsChange};
 
-/// What is done between runs only.
+/// An operation that needs an idle session, as named in errors.
 const CHANGE: &str = "change the settings";
 const DELETE: &str = "delete the session";
 
-/// How long an idle session may take to close. It takes longer if a run has started meanwhile.
+/// Timeout for closing an idle session. It takes longer only if a run has started meanwhile.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl LiveSessions {
-    /// Closes a session, keeping others from opening it meanwhile, and deletes it; what it has used
-    /// still counts for the budget of the day. If another process has it open, it is asked to
-    /// release it. Fails during a run, and if its agent is not one of this server's.
+    /// Closes a session, deletes it, and prevents opening it meanwhile. Its usage still counts for
+    /// the budget of the day. If another process has it open, that process is asked to release it.
+    ///
+    /// # Errors
+    /// Fails during a run, and if the session's agent is unknown to this server.
     pub(crate) async fn delete(&self, id: &str, budget: &DailyBudget) -> Result<(), ApiError> {
         let Parts { agents, store, .. } = &self.0.parts;
         let mut slot = self.0.lock(id).await;
@@ -51,11 +53,11 @@ impl LiveSessions {
         }
     }
 
-    /// Changes the settings of a session, if `check` allows the new ones: closes it, and opens it
-    /// with an agent that is built from them. The opening writes them to the log. Its readers do
-    /// not notice.
+    /// Changes the settings of a session, if `check` allows the new ones. The session is closed and
+    /// reopened with an agent built from them, which writes them to the log. Its readers do not
+    /// notice.
     ///
-    /// If another process has the session open, it is asked to release it.
+    /// If another process has the session open, that process is asked to release it.
     ///
     /// # Errors
     /// Fails if a setting is invalid, and during a run.
@@ -105,12 +107,13 @@ impl LiveSessions {
         Ok(())
     }
 
-    /// Forks a session, which any process may have open, at the last end of a turn up to this
-    /// message, or at the last one of all. Returns the new session, which has the same owner and
-    /// settings, except for the changed ones; `check` must allow them.
+    /// Forks a session, which any process may have open. The fork ends at the last end of a turn up
+    /// to `message`. Without `message`, it ends at the last end of a turn in the log. Returns the
+    /// new session. It has the owner and the settings of the old one, with the changes applied,
+    /// which `check` must allow.
     ///
     /// # Errors
-    /// Fails if there is no such message, and if a setting is invalid.
+    /// Fails if the message does not exist, and if a setting is invalid.
     pub(crate) async fn fork(
         &self,
         id: &str,
@@ -157,7 +160,7 @@ impl LiveSessions {
 }
 
 impl OpenSession {
-    /// Closes the session, whose readers then wait until it is open again.
+    /// Closes the session. Its readers wait until it is open again.
     async fn close_to_reopen(self) -> Result<(), ApiError> {
         let leases = Arc::clone(&self.leases);
         leases.reopens.store(true, Ordering::Relaxed);

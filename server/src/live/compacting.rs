@@ -13,7 +13,7 @@ use crate::error::ApiError;
 use crate::quota::Client;
 
 impl LiveSessions {
-    /// Compacts a session, and returns what was replaced, as its log has it.
+    /// Compacts a session, and returns the compactions from its log.
     pub(crate) async fn compact(
         &self,
         id: &str,
@@ -28,8 +28,8 @@ impl LiveSessions {
     }
 }
 
-/// Returns the compactions that were done for the input: those with its instructions between its
-/// entry and the start of the run, or the reply, before it.
+/// Returns the compactions of an input: those with its instructions, between the input's entry and
+/// the previous start of a run, reply or handled input.
 fn compactions(
     session: &str,
     entries: &[LogEntry],

@@ -1,4 +1,4 @@
-//! Facts are distilled from a session before it is closed, if its settings say so.
+//! Distillation of facts from a session before it is closed, if its settings ask for it.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::error::ApiError;
 use crate::run_quota::{RunPermit, RunQuota};
 use crate::settings::SessionSettings;
 
-/// Starts a run that distils facts, and returns its permit, or `None` if nothing is to be
-/// distilled.
+/// Starts a run that distils facts, and returns its permit. Returns `None` if there is nothing to
+/// distil.
 pub(super) async fn start(
     handle: &AgentHandle,
     agents: &Agents,

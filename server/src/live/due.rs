@@ -12,14 +12,14 @@ use tokio::time::Instant;
 use super::{LiveSessions, Parts};
 use crate::settings::SessionSettings;
 
-/// How often the store is searched for sessions that have work to do and no owner.
+/// The interval of searches for sessions that have work to do and no owner.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How many sessions are open at a time only because they have work to do.
+/// Maximum number of sessions that are open at a time only because they have work to do.
 const MAX_DUE_SESSIONS: usize = 8;
 
 impl LiveSessions {
-    /// Starts to distil facts from all open sessions that are idle, before the server shuts down.
+    /// Starts to distil facts from all idle open sessions, before the server shuts down.
     #[cfg(feature = "long-term")]
     pub(crate) async fn distil_all(&self) {
         let slots: Vec<super::Slot> = self.0.by_id().values().cloned().collect();
@@ -30,8 +30,8 @@ impl LiveSessions {
         }
     }
 
-    /// Calls [`run_due`](Self::run_due) again and again, for sessions whose process has died in the
-    /// meantime. A session that still has the work that it had is not opened again.
+    /// Calls [`run_due`](Self::run_due) repeatedly, for sessions whose process has died meanwhile.
+    /// A session whose work has not changed since the last sweep is not reopened.
     pub(crate) async fn keep_running_due(&self) {
         let mut done = HashMap::new();
         loop {
@@ -43,9 +43,11 @@ impl LiveSessions {
     }
 
     /// Opens the sessions that have work to do, or an action whose deadline has passed, so that
-    /// their runs start, and waits for the ends of the runs. A session that cannot be opened is
-    /// left alone, and so is one whose log has as many entries as in `done`, which has those of all
-    /// sessions that were opened, unless it has unread inputs or a deadline.
+    /// their runs start. Waits for the runs to end.
+    ///
+    /// Skips sessions that cannot be opened. Skips sessions whose log has not grown since they were
+    /// last opened, unless they have unread inputs or a deadline. `done` has the length of each log
+    /// then.
     pub(crate) async fn run_due(&self, done: &mut HashMap<Arc<str>, u64>) {
         let Parts { store, .. } = &self.0.parts;
         // Without prompts and arguments, which would all be in memory at the same time.
@@ -70,8 +72,8 @@ impl LiveSessions {
                 _ => false,
             })
             .collect();
-        // If one of these kills this process, as it may have killed another one, the others are not
-        // blamed for it: they are opened one after the other.
+        // A session whose process died may kill this process too. Suspects are opened one after the
+        // other, so that the others are not blamed.
         let (suspects, due): (Vec<SessionInfo>, Vec<SessionInfo>) =
             due.into_iter().partition(SessionInfo::has_lost_owner);
         let opened: Vec<Arc<str>> =
@@ -93,7 +95,7 @@ impl LiveSessions {
         }
     }
 
-    /// Opens a session that has work to do, and waits for the end of that.
+    /// Opens a session that has work to do, and waits for the work to end.
     async fn run_one(self, session: SessionInfo, now: u64) {
         if self.0.parts.drain.is_draining() {
             return;
@@ -105,7 +107,7 @@ impl LiveSessions {
                 tracing::info!(session = id, ?due, "it is opened to do its work");
                 lease.handle.wait_for_idle().await;
             }
-            Ok(None) => {} // its owner does it
+            Ok(None) => {} // its owner does the work
             Err(error) => {
                 tracing::warn!(session = id, %error, "it has work to do and cannot be opened");
             }

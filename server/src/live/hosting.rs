@@ -1,4 +1,4 @@
-//! How a worker of a cluster opens the sessions that a placement gives it.
+//! A worker's side of a cluster: opening the sessions that a placement assigns to it.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,28 +13,28 @@ use super::slots::Slots;
 use super::{LiveSessions, Parts};
 use crate::error::{ApiError, ErrorKind};
 
-/// How long a session that a placement has given to this server stays open without work or readers.
+/// The time that a session assigned by a placement stays open without work or readers.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often it is looked whether a session can be closed.
+/// The interval of attempts to close a session.
 const CLOSE_INTERVAL: Duration = Duration::from_millis(250);
-/// The same while the server shuts down.
+/// The interval of attempts to close a session while the server shuts down.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Opens sessions for a cluster.
+/// The cluster's access to the sessions of this worker.
 pub(crate) struct SessionHost(Weak<Slots>);
 
 impl LiveSessions {
-    /// Returns what opens sessions for a cluster.
+    /// Returns the host of sessions for a cluster.
     pub(crate) fn host(&self) -> Arc<SessionHost> {
         Arc::new(SessionHost(Arc::downgrade(&self.0)))
     }
 
-    /// Returns the length of the log of a session, 0 if it cannot be read.
+    /// Returns the length of a session's log, or 0 if it cannot be read.
     async fn entries(&self, id: &str) -> u64 {
         self.0.parts.store.session(id).await.map_or(0, |info| info.entries)
     }
 
-    /// Says how a session ended that is not open any more, and removes what is left of it.
+    /// Empties the slot of a session that is no longer open, and returns how the session ended.
     async fn end_of(&self, id: &str) -> Hosted {
         let mut slot = self.0.lock(id).await;
         let ended = slot.take();
@@ -42,11 +42,11 @@ impl LiveSessions {
         if let Some(ended) = ended {
             ended.close().await;
         }
-        // Without a trace it was closed for want of room, since it was idle.
+        // An empty slot means that the session was idle and was closed to make room.
         if has_moved { Hosted::HandedOver } else { Hosted::Closed }
     }
 
-    /// Closes a session that is idle, also if it has readers. Returns whether it is closed.
+    /// Closes an idle session, even if it has readers. Returns whether it is closed.
     async fn close_idle(&self, id: &str) -> bool {
         let mut slot = self.0.lock(id).await;
         if let Some(session) = slot.session()
@@ -83,8 +83,8 @@ impl Host for SessionHost {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Hosted::Closed),
             Err(error) => return Err(cluster_error(error, sessions.count())),
         }
-        // A session that was opened for nothing is closed at once: a placement may call again for
-        // each input that an earlier opening has taken.
+        // A session that turns out to have no work is closed at once: a placement may call again
+        // for each input that an earlier opening has taken.
         let mut timeout = Duration::ZERO;
         loop {
             if let Some(handle) = sessions.peek(session).await {
@@ -103,7 +103,7 @@ impl Host for SessionHost {
     }
 
     async fn create(&self, session: &str) -> Result<(), ClusterError> {
-        // Clients create sessions, with settings.
+        // Only clients create sessions, with settings.
         Err(MemoryError::NoSession(session.into()).into())
     }
 

@@ -1,4 +1,4 @@
-//! A session that is open, and what keeps it open.
+//! An open session, and the leases that keep it open.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,26 +11,26 @@ use tokio::time::Instant;
 use crate::backlog::SharedBacklog;
 use crate::run_quota::Run;
 
-/// A session that is open.
+/// An open session.
 pub(super) struct OpenSession {
     pub(super) handle: AgentHandle,
-    /// Cloned by each [`Lease`].
+    /// The leases of the session. Each [`Lease`] has a clone.
     pub(super) leases: Arc<Leases>,
     pub(super) last_used: Instant,
-    /// When it was last tried to distil facts from it.
+    /// The time of the last attempt to distil facts from it.
     #[cfg(feature = "long-term")]
     pub(super) distilled: Option<Instant>,
     pub(super) run: CurrentRun,
     pub(super) backlog: SharedBacklog,
-    /// Ends when the session is closed.
+    /// The task that ends when the session is closed.
     pub(super) watcher: JoinHandle<()>,
     pub(super) _capacity: OwnedSemaphorePermit,
 }
 
-/// A session's run that holds a permit, if there is one.
+/// The run of a session that holds a permit, if there is one.
 pub(super) type CurrentRun = Arc<tokio::sync::Mutex<Weak<Run>>>;
 
-/// Keeps a session open.
+/// A lease: it keeps a session open.
 pub(crate) struct Lease {
     pub(crate) handle: AgentHandle,
     pub(crate) guard: LeaseGuard,
@@ -38,44 +38,44 @@ pub(crate) struct Lease {
     pub(super) run: CurrentRun,
 }
 
-/// Keeps a session open, without a handle that would keep it from being deleted.
+/// A lease without a handle. It keeps a session open, and does not prevent its deletion.
 pub(crate) struct LeaseGuard(pub(super) Arc<Leases>);
 
-/// Counts the leases of a session by its references.
+/// The leases of a session, counted by references.
 #[derive(Default)]
 pub(super) struct Leases {
-    /// Whether the session is closed only to be opened again.
+    /// `true` if the session is closed only to be reopened.
     pub(super) reopens: AtomicBool,
 }
 
 impl LeaseGuard {
-    /// Returns whether the session was closed only to be opened again, with other settings.
+    /// Returns whether the session was closed only to be reopened with other settings.
     pub(crate) fn reopens(&self) -> bool {
         self.0.reopens.load(Ordering::Relaxed)
     }
 }
 
 impl OpenSession {
-    /// Returns whether there is no lease.
+    /// Returns whether there are no leases.
     pub(super) fn is_unused(&self) -> bool {
         Arc::strong_count(&self.leases) == 1
     }
 
-    /// Returns whether the session has ended because another process has taken it over
-    /// or has asked for it.
+    /// Returns whether the session has ended because another process has taken it over or asked for
+    /// it.
     pub(super) fn has_ended(&self) -> bool {
         self.handle.has_ended() || self.watcher.is_finished()
     }
 
-    /// Asks the session itself, which knows all input that it has accepted.
+    /// Returns whether a run is in progress. Asks the session, which knows all accepted inputs.
     pub(super) async fn is_running(&self) -> bool {
         self.handle.state().await.is_ok_and(|state| state.is_running)
     }
 
-    /// Waits until the session is closed.
+    /// Closes the session and waits for its end.
     pub(super) async fn close(self) {
         let OpenSession { handle, watcher, _capacity, .. } = self;
         drop(handle);
-        let _ = watcher.await; // it neither panics nor is cancelled
+        let _ = watcher.await; // neither panics nor is cancelled
     }
 }

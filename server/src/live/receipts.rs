@@ -1,14 +1,14 @@
-//! The ids of inputs, and how long their senders wait for receipts.
+//! The ids of inputs, and the time limits for their receipts.
 
 use std::time::Duration;
 
 use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::message::InputId;
 
-/// How often the receipt of a posted input is looked for.
+/// The polling interval for the receipt of a posted input.
 pub(super) const RECEIPT_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long a client waits for the receipt of a posted input.
+/// Timeout for the receipt of a posted input.
 pub(super) const RECEIPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns an id for an input that has none.

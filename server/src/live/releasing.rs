@@ -1,5 +1,5 @@
-//! Sessions that another process has open, and that are needed here: to delete them, or to open
-//! them with other settings.
+//! Sessions that another process has open, and that this process needs to delete or to reopen with
+//! other settings.
 
 use loopwright_core::SessionStore;
 use loopwright_core::agent::InputError;
@@ -10,15 +10,15 @@ use tokio::time::Instant;
 use super::receipts::{RECEIPT_POLL_INTERVAL, RECEIPT_TIMEOUT, new_input_id};
 use crate::error::{ApiError, ErrorKind};
 
-/// Asks the process that has a session open to release it. The holder has the lock of the session,
-/// so it is not open here.
+/// Requests to the process that has a session open to release it. The caller holds the session's
+/// lock, so the session is not open here.
 pub(super) struct Releasing<'a> {
     store: &'a dyn SessionStore,
     session: &'a str,
-    /// What cannot be done during a run.
+    /// The operation that must not happen during a run.
     what: &'a str,
     start: Instant,
-    /// The owner that was asked last, and how.
+    /// The epoch of the last owner asked, and the request to it.
     asked: Option<(u64, PostedInput)>,
 }
 
@@ -27,11 +27,11 @@ impl<'a> Releasing<'a> {
         Releasing { store, session, what, start: Instant::now(), asked: None }
     }
 
-    /// Waits a moment after something has failed because the session `in_use` is open, so that it
-    /// can be tried again. Each owner that the session has meanwhile is asked once.
+    /// Waits briefly after an operation has failed because the session `in_use` is open, so that
+    /// the caller can retry. Asks each new owner of the session once.
     ///
     /// # Errors
-    /// Fails if a run is in progress, and if the owner has not released the session for too long.
+    /// Fails if a run is in progress, and if the owner has not released the session in time.
     pub(super) async fn wait(&mut self, in_use: &str) -> Result<(), ApiError> {
         let Releasing { store, session, what, .. } = *self;
         if self.start.elapsed() >= RECEIPT_TIMEOUT {
@@ -57,10 +57,10 @@ impl<'a> Releasing<'a> {
                     return Err(during_a_run(what));
                 }
                 Ok(Some(InputReceipt::Refused(why))) => return Err(why.into()),
-                // The owner is about to leave, or has not looked yet.
+                // The owner is about to leave, or has not read its mailbox yet.
                 posted => drop(posted?),
             }
-        } // else it is that of a sub-agent, which its root closes
+        } // else a sub-agent's, which its root closes
         tokio::time::sleep(RECEIPT_POLL_INTERVAL).await;
         Ok(())
     }
@@ -71,7 +71,7 @@ fn release(epoch: u64) -> Result<PostedInput, InputError> {
     PostedInput::new(new_input_id(), InputEvent::Release { epoch })
 }
 
-/// Returns the error of what cannot be done during a run.
+/// Returns the error for an operation that must not happen during a run.
 pub(super) fn during_a_run(what: &str) -> ApiError {
     let why = format!(
         "A run is in progress in this session: wait for its end or abort it, and then {what}."

@@ -14,18 +14,19 @@ use crate::error::{ApiError, ErrorKind};
 use crate::quota::Client;
 use crate::settings::SessionSettings;
 
-/// How long a posted input waits before the session is opened here, if nobody has it open any more.
+/// The delay before the session of a posted input is opened here, if no process has it open.
 const TAKE_OVER_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long a client waits for that of a compaction, which is written when the summary is there.
+/// Timeout for the receipt of a compaction, which is written after the summary.
 const COMPACTION_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl LiveSessions {
-    /// Sends an input to a session, wherever it is open, and returns its id: that of the client, or
-    /// a new one. With a client, its run quota must allow a run if the session is open here.
+    /// Sends an input to a session, wherever it is open, and returns the input's id: the client's,
+    /// or a new one. With a client, its run quota must allow a run if the session is open here.
     ///
-    /// The outer error says that the input could not be sent, the inner one that the session has
-    /// refused it.
+    /// # Errors
+    /// The outer error means that the input could not be sent. The inner error means that the
+    /// session has refused it.
     pub(crate) async fn send(
         &self,
         id: &str,
@@ -36,7 +37,7 @@ impl LiveSessions {
         if let InputEvent::UserRequest(prompt) = &mut event {
             self.0.parts.telemetry.start_trace(prompt);
         }
-        // With an id it can be sent again if the owner changes meanwhile.
+        // With an id it can be resent if the owner changes meanwhile.
         let input = input.or_else(|| event.id().cloned()).unwrap_or_else(new_input_id);
         if let Some(lease) = self.lease(id).await? {
             let _permit = match client {
@@ -76,7 +77,8 @@ impl LiveSessions {
         }
     }
 
-    /// Lets an abort name the last run of a session: when it arrives, another one may have begun.
+    /// Makes an abort name the last run of a session, since another one may have begun when it
+    /// arrives.
     async fn name_run(&self, id: &str, mut event: InputEvent) -> Result<InputEvent, ApiError> {
         if let InputEvent::Abort(abort) = &mut event
             && abort.run.is_none()
@@ -91,8 +93,8 @@ impl LiveSessions {
         Ok(event)
     }
 
-    /// Posts an input and waits for its receipt. If the process that had the session open is gone,
-    /// the session is opened here.
+    /// Posts an input and waits for its receipt. If no process has the session open, it is opened
+    /// here.
     async fn post(
         &self,
         id: &str,
@@ -106,7 +108,7 @@ impl LiveSessions {
             _ => RECEIPT_TIMEOUT,
         };
         let mut is_posted = false;
-        let mut lease = None; // the session stays open while the input is handled
+        let mut lease = None; // keeps the session open while it handles the input
         while start.elapsed() < timeout {
             match store.post(id, &input).await {
                 Err(MemoryError::NoMailbox) => return Err(MemoryError::InUse(id.into()).into()),
@@ -115,7 +117,7 @@ impl LiveSessions {
                     return Ok(match (answer, is_posted) {
                         (Ok(()), _) => Ok(input.id),
                         (Err(why), true) => Err(why),
-                        // It is the receipt of an earlier input.
+                        // The receipt of an earlier input with this id.
                         (Err(why), false) => {
                             Err(InputError::AlreadyRefused { id: input.id, why: Box::new(why) })
                         }
@@ -127,7 +129,7 @@ impl LiveSessions {
             let has_ended = |lease: &Lease| lease.handle.has_ended();
             if cluster.is_configured() {
                 if is_first {
-                    cluster.wake(id).await?; // and the placement opens the session somewhere
+                    cluster.wake(id).await?; // so that the placement opens the session
                 }
             } else if lease.as_ref().is_none_or(has_ended)
                 && Instant::now() >= next_look

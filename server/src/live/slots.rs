@@ -1,5 +1,5 @@
-//! The slots of the sessions that are open: each is locked while its session is opened, closed or
-//! deleted, and there is a maximum number of them.
+//! The slots of the open sessions. A slot is locked while its session is opened, closed or deleted.
+//! The number of slots is bounded.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,11 +24,11 @@ use crate::metrics::Metrics;
 use crate::run_quota::RunQuota;
 use crate::telemetry::ServerTelemetry;
 
-/// What sessions are made of and counted by.
+/// The parts of the server that sessions use.
 pub(crate) struct Parts {
     pub(crate) agents: Agents,
     pub(crate) store: Arc<dyn SessionStore>,
-    /// Who the sessions that belong to nobody work for.
+    /// The principal of sessions without an owner.
     pub(crate) principal: Option<Principal>,
     pub(crate) actions: ActionWatch,
     pub(crate) runs: RunQuota,
@@ -39,7 +39,7 @@ pub(crate) struct Parts {
     pub(crate) telemetry: ServerTelemetry,
 }
 
-/// The sessions that are open. Each is locked on its own.
+/// The open sessions, each with a lock of its own.
 pub(super) struct Slots {
     pub(super) parts: Parts,
     by_id: Mutex<HashMap<Arc<str>, Slot>>,
@@ -50,8 +50,7 @@ pub(super) struct Slots {
 /// A session, if it is open. Locked while the session is opened, closed or deleted.
 pub(super) type Slot = Arc<tokio::sync::Mutex<Option<OpenSession>>>;
 
-/// Holds the lock of a slot. When it is dropped, an unused slot is removed, also when a request is
-/// dropped halfway.
+/// The lock of a slot. When it is dropped, even by a cancelled request, an empty slot is removed.
 pub(super) struct SlotGuard {
     sessions: Arc<Slots>,
     id: Arc<str>,
@@ -59,7 +58,7 @@ pub(super) struct SlotGuard {
 }
 
 impl Slots {
-    /// Creates an empty set that may have `max_open` sessions open at a time.
+    /// Creates an empty set with at most `max_open` open sessions.
     pub(super) fn new(parts: Parts, max_open: usize) -> Self {
         let capacity = Arc::new(Semaphore::new(max_open.min(Semaphore::MAX_PERMITS)));
         Slots { parts, by_id: Mutex::default(), capacity }
@@ -69,7 +68,7 @@ impl Slots {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the lock of a session.
+    /// Waits for the lock of a session's slot.
     pub(super) async fn lock(self: &Arc<Self>, id: &str) -> SlotGuard {
         let mut guard = SlotGuard { sessions: self.clone(), id: id.into(), slot: None };
         let slot = self.by_id().entry(guard.id.clone()).or_default().clone();
@@ -95,7 +94,7 @@ impl Slots {
         }
     }
 
-    /// Closes the unused session whose last use is longest ago. Returns whether there was one.
+    /// Closes the least recently used session among the unused ones. Returns whether there was one.
     async fn close_least_recently_used(self: &Arc<Self>) -> bool {
         let last_use = |(id, slot): (&Arc<str>, &Slot)| {
             let session = slot.try_lock().ok()?;
@@ -112,9 +111,9 @@ impl Slots {
         false
     }
 
-    /// Starts to distil facts from a session which is about to be closed, and returns whether it
-    /// did: then the session is to be closed later. It does so once after each use of the session,
-    /// so a run that fails does not keep it open.
+    /// Starts to distil facts from a session that is about to be closed. Returns whether it did, so
+    /// that the session is closed later. It tries once after each use of the session, so a failed
+    /// run does not keep the session open.
     #[cfg(feature = "long-term")]
     pub(super) async fn distil(&self, session: &mut OpenSession) -> bool {
         if session.distilled.is_some_and(|time| time >= session.last_used) {
@@ -134,8 +133,9 @@ impl Slots {
         true
     }
 
-    /// Closes a session that has been unused for this long, unless a run is in progress. If it is
-    /// not closed for want of room, facts are distilled from it first.
+    /// Closes a session that has been unused for this long, unless a run is in progress. Facts are
+    /// distilled from it first, except when `time` is zero to make room. Returns whether it was
+    /// closed.
     pub(super) async fn close_unused(self: &Arc<Self>, id: &str, time: Duration) -> bool {
         let slot = self.by_id().get(id).and_then(|slot| slot.clone().try_lock_owned().ok());
         let Some(slot) = slot else { return false };

@@ -9,7 +9,7 @@ use crate::inbox::ActionWatch;
 use crate::observer::Observer;
 use crate::telemetry::ExportedSession;
 
-/// Observes all events of a session until it ends, and calls `close_unused` in each interval.
+/// Observes all events of a session until it ends. Calls `close_unused` at each interval.
 pub(super) async fn watch(
     mut events: EventStream,
     mut observer: Observer,
@@ -26,7 +26,7 @@ pub(super) async fn watch(
                 let Some(event) = event else { break };
                 exported.apply(&event);
                 if event.parent.is_some() {
-                    continue; // of a sub-agent, only for telemetry
+                    continue; // a sub-agent's, only for telemetry
                 }
                 observer.observe(&event);
                 if matches!(

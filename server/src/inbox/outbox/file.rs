@@ -1,4 +1,4 @@
-//! [`OutboxFile`]: the file of an outbox, which one process writes at a time.
+//! [`OutboxFile`]: the file of an outbox, written by one process at a time.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// The first line of the file.
 const HEADER: &str = r#"{"loopwright":"outbox","version":1}"#;
 
-/// A file to which lines are added, and the lock that says that this process does so.
+/// A file that lines are appended to, and the lock that reserves it for this process.
 pub(in crate::inbox) struct OutboxFile {
     path: PathBuf,
     file: Arc<File>,
@@ -17,7 +17,7 @@ pub(in crate::inbox) struct OutboxFile {
 }
 
 impl OutboxFile {
-    /// Creates the folder of a file that does not exist yet, accessible to the user only.
+    /// Creates the parent directory of a new file, accessible only to the user.
     pub(in crate::inbox) fn prepare(path: &Path) -> io::Result<()> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true);
@@ -29,9 +29,8 @@ impl OutboxFile {
         options().append(true).create(true).open(with_suffix(path, ".lock")).map(drop)
     }
 
-    /// Opens a file, and returns its lines. Returns `None` while another process has it open. The
-    /// end of the file can be an incomplete line, so it must be [written again](Self::rewrite)
-    /// first.
+    /// Opens a file and returns its lines. Returns `None` while another process has it open. The
+    /// file can end in an incomplete line, so it must be [rewritten](Self::rewrite) first.
     pub(in crate::inbox) fn open(path: &Path) -> io::Result<Option<(Self, Vec<String>)>> {
         let lock = options().append(true).create(true).open(with_suffix(path, ".lock"))?;
         match lock.try_lock() {
@@ -44,7 +43,7 @@ impl OutboxFile {
             read => read?,
         };
         let mut lines = Vec::new();
-        // A line without an end is one whose writing was interrupted.
+        // A line without an end is incomplete: the write was interrupted.
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             if let Some(line) = line.strip_suffix(b"\n") {
                 lines.push(String::from_utf8_lossy(line).into_owned());
@@ -90,7 +89,7 @@ impl OutboxFile {
     }
 }
 
-/// Writes a file with these lines in the place of the one before, and returns it for more of them.
+/// Replaces the content of a file with these lines, and returns it for appending.
 fn write(path: &Path, lines: &[String]) -> io::Result<File> {
     let draft = with_suffix(path, ".draft");
     let mut text = format!("{HEADER}\n");
