@@ -1,4 +1,4 @@
-//! Bounds of request bodies: their size, the time they take, and the size of all of them together.
+//! Limits of request bodies: size, time, and the total size of all bodies in memory.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::error::{ApiError, ErrorKind};
 use crate::server::Server;
 
-/// The maximum size of the headers and the address together.
+/// Maximum size of the headers and the address together.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
-/// The maximum number of values in a body: parsing so many takes some tens of milliseconds, in
-/// which a worker of the runtime does nothing else. An image is one.
+/// Maximum number of values in a body. Parsing so many takes some tens of milliseconds, during
+/// which a worker thread of the runtime does nothing else. An image counts as one.
 const MAX_VALUES: usize = 200_000;
-/// How long a body may take to arrive.
+/// Timeout for the arrival of a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Reads each body completely before its route is called. All bodies together are bounded: a body
-/// takes its share as it arrives, and releases it when the route has returned.
+/// Reads each body completely before its route is called. The total size of all bodies is bounded:
+/// a body reserves its share as it arrives, and releases it when the route has returned.
 pub(crate) async fn limit_bodies(
     State(server): State<Server>,
     request: Request,
@@ -82,7 +82,7 @@ async fn read<'a>(
     Ok(Request::from_parts(head, Body::from(bytes)))
 }
 
-/// Returns an error if the head is too large, or announces a body that is.
+/// Returns an error if the head is too large or announces a body that is too large.
 fn check_head(head: &Parts, max_body: usize) -> Result<(), ApiError> {
     let headers = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len());
     if headers.sum::<usize>() + head.uri.to_string().len() > MAX_HEAD_BYTES {

@@ -1,4 +1,4 @@
-//! [`BoundedReads`]: how many whole logs are read from the store at a time.
+//! [`BoundedReads`]: a limit on concurrent reads of whole logs.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use loopwright_core::log::{
 use loopwright_core::{Memory, SessionStore};
 use tokio::sync::Semaphore;
 
-/// The maximum number of whole logs that are read at a time. Other readers wait in order.
+/// Maximum number of whole logs that are read at a time. Other readers wait in order.
 const MAX_RUNNING: usize = 4;
 
-/// The store of a server, which reads few whole logs at a time, whoever wants them: pages of
-/// histories, messages, readers that start with the first event, and all others. So many readers of
-/// long logs neither take all threads nor all memory. What a log has gained is read at once.
+/// A store that reads only a few whole logs at a time, for all readers together: pages of
+/// histories, messages, streams from the first event. Readers of long logs thus exhaust neither
+/// threads nor memory. Reads of the new entries of a log do not wait.
 pub(crate) struct BoundedReads {
     store: Arc<dyn SessionStore>,
     running: Semaphore,
@@ -31,7 +31,7 @@ impl BoundedReads {
 impl SessionStore for BoundedReads {
     async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         let _turn = match from {
-            0 => self.running.acquire().await.ok(), // it is never closed
+            0 => self.running.acquire().await.ok(), // never closed
             _ => None,
         };
         self.store.read(session, from).await
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// C429: Four whole logs are read at a time; what a log has gained is read at once, and a
+    /// C429: Four whole logs are read at a time. New entries of a log are read at once, and a
     /// reader that leaves makes way for the next one.
     #[tokio::test]
     async fn whole_logs_are_read_four_at_a_time() {

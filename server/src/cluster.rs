@@ -1,4 +1,4 @@
-//! [`ClusterLink`]: the cluster that the server belongs to, if it does.
+//! [`ClusterLink`]: the cluster of the server, if it belongs to one.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use loopwright_core::event::Envelope;
 use loopwright_core::log::MemoryError;
 use loopwright_core::{RunContext, SessionStore};
 
-/// The events of a session that another worker has open.
+/// The events of a session that is open at another worker.
 pub(crate) type PeerEvents = BoxStream<'static, Arc<Envelope>>;
 
 #[cfg(not(feature = "cluster"))]
@@ -32,7 +32,7 @@ mod worker {
     use super::{PeerEvents, stored};
     use crate::error::{ApiError, ErrorKind};
 
-    /// What the server was told about its cluster.
+    /// The cluster settings of the server.
     #[derive(Clone, Default)]
     pub(crate) struct ClusterSettings {
         pub(crate) placement: Option<Arc<dyn Placement>>,
@@ -47,7 +47,7 @@ mod worker {
     #[derive(Default)]
     struct Link {
         settings: ClusterSettings,
-        /// Set when the server has joined it.
+        /// Set when the server has joined.
         cluster: OnceLock<Cluster>,
         hand_over: HandOver,
     }
@@ -63,7 +63,7 @@ mod worker {
             self.0.settings.placement.is_some()
         }
 
-        /// Returns whether other workers read events of this server.
+        /// Returns whether other workers can read events of this server.
         pub(crate) fn is_reachable(&self) -> bool {
             self.is_configured() && self.0.settings.address.is_some()
         }
@@ -73,12 +73,12 @@ mod worker {
             self.0.settings.token.is_some()
         }
 
-        /// Tells the sessions that are open here to leave.
+        /// Returns the signal that makes the sessions of this worker leave.
         pub(crate) fn hand_over(&self) -> &HandOver {
             &self.0.hand_over
         }
 
-        /// Joins the cluster as a worker that hosts sessions in this way.
+        /// Joins the cluster as a worker that hosts sessions.
         pub(crate) async fn join(
             &self,
             store: Arc<dyn SessionStore>,
@@ -110,12 +110,12 @@ mod worker {
             cluster.map(Cluster::router).unwrap_or_default()
         }
 
-        /// Returns whether this is the path of that route, which checks its own token.
+        /// Returns whether this is the path of the route for workers, which checks its own token.
         pub(crate) fn serves(&self, path: &str) -> bool {
             self.is_configured() && path == loopwright_durable::EVENTS_PATH
         }
 
-        /// Has a session hosted, if the server belongs to a cluster.
+        /// Asks the cluster, if there is one, to host a session.
         pub(crate) async fn wake(&self, session: &str) -> Result<(), ApiError> {
             match self.joined() {
                 None => Ok(()), // the placement finds it when the server joins
@@ -125,8 +125,8 @@ mod worker {
             }
         }
 
-        /// Returns the events of a session that another worker has open, and the length of its log
-        /// before them.
+        /// Returns the events of a session that is open at another worker, and the length of its
+        /// log before them.
         pub(crate) async fn join_peer(
             &self,
             session: &str,
@@ -135,13 +135,13 @@ mod worker {
             self.joined()?.join_peer(session, tree).await.ok()?
         }
 
-        /// Returns whether another worker that can be reached has a session open.
+        /// Returns whether a session is open at another worker that can be reached.
         pub(crate) async fn is_open_at_peer(&self, session: &str) -> bool {
             let Some(cluster) = self.joined() else { return false };
             cluster.is_open_at_peer(session).await.unwrap_or(false)
         }
 
-        /// Opens a session, which leaves between two turns when the server shuts down.
+        /// Opens a session. It leaves between two turns when the server shuts down.
         pub(crate) async fn context(
             &self,
             store: &Arc<dyn SessionStore>,
@@ -164,7 +164,7 @@ mod alone {
     use super::*;
     use crate::error::ApiError;
 
-    /// Says that the server belongs to no cluster.
+    /// The link of a server without a cluster.
     #[derive(Clone, Default)]
     pub(crate) struct ClusterLink;
 

@@ -1,11 +1,12 @@
-//! [`DailyBudget`]: what the sessions of each principal may use per day.
+//! [`DailyBudget`]: a daily limit on the usage of each principal's sessions.
 //!
-//! The logs of the sessions are the account, so that it survives a restart and includes what other
-//! processes with the store have used. A log is read once, and then only its new entries. Before a
-//! model request is in the log of its session, it holds a permit of its principal, for its input
-//! and the output that is expected. What has no log, deleted sessions and requests to
-//! `/api/agent-chat`, is in the files of a directory; without one it counts only in this process,
-//! until it ends.
+//! The account is derived from the logs of the sessions. It survives a restart and includes the
+//! usage of other processes with the same store. A log is read once, then only its new entries.
+//! Until the log contains a model request, the request holds a permit of its principal for its
+//! input and its expected output.
+//!
+//! Usage without a log is kept in files of a directory: deleted sessions and requests to
+//! `/api/agent-chat`. Without a directory it counts only in this process, until it ends.
 
 mod day;
 mod permits;
@@ -29,7 +30,7 @@ use self::permits::Permits;
 use self::use_file::{DAY, StoredUse, Use, UseFiles, add};
 use crate::error::{ApiError, ErrorKind};
 
-/// Bounds what the sessions of each principal use per day, in UTC.
+/// The limit on the usage of each principal's sessions per day, in UTC.
 pub(crate) struct DailyBudget {
     budget: Budget,
     store: Arc<dyn SessionStore>,
@@ -37,14 +38,14 @@ pub(crate) struct DailyBudget {
     accounts: Mutex<HashMap<Principal, Account>>,
 }
 
-/// What a principal has used, and what is reserved for its requests in progress.
+/// The usage of a principal, and the reservations of its requests in progress.
 #[derive(Clone, Default)]
 struct Account {
     day: Arc<Mutex<Day>>,
     permits: Arc<Permits>,
 }
 
-/// The daily budget of a principal, for its sessions.
+/// The daily budget of one principal, as its sessions see it.
 pub(crate) struct OwnBudget {
     all: Arc<DailyBudget>,
     principal: Principal,
@@ -60,14 +61,14 @@ impl DailyBudget {
         DailyBudget { budget, store, files, accounts: Mutex::default() }
     }
 
-    /// Returns the budget of a principal, for its sessions, or `None` if it is not bounded.
+    /// Returns the budget for the sessions of a principal, or `None` if usage is not bounded.
     pub(crate) fn of(self: &Arc<Self>, principal: &Principal) -> Option<Arc<dyn SharedBudget>> {
         let own = OwnBudget { all: self.clone(), principal: principal.clone() };
         self.is_bounded().then(|| Arc::new(own) as Arc<dyn SharedBudget>)
     }
 
-    /// Checks that the sessions of this principal may use more today. A run counts on the day on
-    /// which it began, and its requests after midnight on the next one.
+    /// Checks that the principal's budget for today is not used up. A run counts on the day it
+    /// began, and its requests after midnight on the next one.
     pub(crate) async fn check(&self, principal: &Principal) -> Result<(), ApiError> {
         let Some((mut day, permits)) = self.today(principal).await else { return Ok(()) };
         let reserved = permits.snapshot();
@@ -87,7 +88,7 @@ impl DailyBudget {
         }
     }
 
-    /// Reads what a session has used, which is about to be deleted, so that it still counts.
+    /// Records the usage of a session that is about to be deleted, so that it still counts.
     pub(crate) async fn keep(&self, session: &SessionInfo) {
         let Some(owner) = &session.owner else { return };
         let Some((mut day, _)) = self.today(owner).await else { return };
@@ -104,8 +105,8 @@ impl DailyBudget {
         }
     }
 
-    /// Counts the requests of a session that is in this memory alone, from this entry on, until
-    /// [`end_run`](Self::end_run) is called.
+    /// Counts the requests of a session that exists only in this memory, from entry `first` on,
+    /// until [`end_run`](Self::end_run) is called.
     pub(crate) async fn start_run(
         &self,
         principal: &Principal,
@@ -116,7 +117,7 @@ impl DailyBudget {
         day.start_run(memory, first);
     }
 
-    /// Adds what a session in memory has used to what requests without a session have used.
+    /// Adds the usage of a session in memory to the usage of requests without a session.
     pub(crate) async fn end_run(&self, principal: &Principal, memory: &Arc<dyn Memory>) {
         let Some((mut day, _)) = self.today(principal).await else { return };
         let used = day.end_run(memory).await;
@@ -125,7 +126,7 @@ impl DailyBudget {
         }
     }
 
-    /// Writes what was used to the file of the day. Returns whether it is there.
+    /// Adds usage to the file of the day. Returns whether it was written.
     async fn write(
         &self,
         principal: &Principal,
@@ -145,7 +146,7 @@ impl DailyBudget {
         written.is_ok()
     }
 
-    /// Returns what the file of a day says about a principal.
+    /// Reads the usage of a principal from the file of a day.
     async fn stored(&self, principal: &Principal, start: u64) -> Result<StoredUse, MemoryError> {
         let Some(files) = &self.files else { return Ok(StoredUse::default()) };
         files.of(principal, start).await.map_err(|why| {
@@ -160,7 +161,7 @@ impl DailyBudget {
         self.budget.tokens.is_some() || self.budget.cost.is_some()
     }
 
-    /// Returns the account of a principal today, locked, or `None` if it is not bounded.
+    /// Returns the locked account of a principal for today, or `None` if usage is not bounded.
     async fn today(&self, principal: &Principal) -> Option<(OwnedMutexGuard<Day>, Arc<Permits>)> {
         if !self.is_bounded() {
             return None;
@@ -178,7 +179,7 @@ impl DailyBudget {
         self.accounts.lock().await.entry(principal.clone()).or_default().clone()
     }
 
-    /// Returns what is used up, if anything is.
+    /// Returns which limit is used up, as text for an error, if one is.
     fn used_up(&self, (used_tokens, used_cost): Use) -> Option<String> {
         match (self.budget.tokens, self.budget.cost) {
             (Some(tokens), _) if used_tokens >= tokens => {
@@ -189,7 +190,7 @@ impl DailyBudget {
         }
     }
 
-    /// Returns whether this much is within the budget.
+    /// Returns whether this usage is within the budget.
     fn allows(&self, (used_tokens, used_cost): Use) -> bool {
         self.budget.tokens.is_none_or(|tokens| used_tokens <= tokens)
             && self.budget.cost.is_none_or(|cost| used_cost <= cost)
@@ -207,7 +208,7 @@ impl SharedBudget for OwnBudget {
         let permits = self.all.account(&self.principal).await.permits;
         loop {
             let mut ended = std::pin::pin!(permits.ended());
-            ended.as_mut().enable(); // before it is looked at
+            ended.as_mut().enable(); // before the attempt
             if let Some(permit) = self.try_reserve(session, estimate).await? {
                 return Ok(permit);
             }
@@ -237,7 +238,7 @@ impl SharedBudget for OwnBudget {
             ))));
         }
         let needed = (estimate.tokens, estimate.cost.unwrap_or_default());
-        // The last request may exceed the budget, and so it is sent alone.
+        // The last request may exceed the budget, so it is sent alone.
         let alone = reserved.sessions.is_empty();
         let fits = alone || all.allows(add(add(used, reserved.all), needed));
         Ok(fits.then(|| permits.reserve(session, needed)))
@@ -277,8 +278,8 @@ mod tests {
         refused.map_or_else(|why| why.message().to_owned(), |()| String::new())
     }
 
-    /// C230: What the sessions of a principal have used since midnight counts, once, and new
-    /// entries are added; earlier days, shares of forks and other principals do not count.
+    /// C230: The usage of a principal's sessions since midnight counts once, and new entries are
+    /// added. Earlier days, shares of forks and other principals do not count.
     #[tokio::test]
     async fn the_use_of_a_day_is_read_from_the_logs() {
         let folder = tempfile::tempdir().unwrap();
@@ -302,7 +303,7 @@ mod tests {
         assert!(tokens.check(&Principal::new("bob")).await.is_ok());
     }
 
-    /// A store during whose next read a request ends.
+    /// A store in which a request ends during the next read.
     #[derive(Default)]
     struct EndsMeanwhile {
         inner: InMemoryStore,
@@ -330,8 +331,8 @@ mod tests {
         }
     }
 
-    /// C410: A request that ends while the logs are read counts with what was reserved for it: it
-    /// is neither taken for one whose process has died, nor for nothing.
+    /// C410: A request that ends while the logs are read counts with its reservation. It neither
+    /// counts as the request of a dead process, nor is it left out.
     #[tokio::test]
     async fn a_request_that_ends_meanwhile_counts_with_what_was_reserved() {
         let store = Arc::new(EndsMeanwhile::default());

@@ -1,10 +1,10 @@
-//! The shutdown of a server in two steps: no new runs, then no open streams.
+//! The shutdown of a server in two steps: first no new runs, then no open streams.
 
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::error::{ApiError, ErrorKind};
 
-/// Tells all parts of a server that it shuts down. Clones share the state.
+/// The shutdown state of a server. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Drain {
     started: CancellationToken,
@@ -43,7 +43,7 @@ impl Drain {
         self.started.clone().cancelled_owned()
     }
 
-    /// Resolves when no run is in progress, or the grace period is over; then streams must end.
+    /// Resolves when no run is in progress, or the grace period is over. Streams must then end.
     pub(crate) fn finished(&self) -> WaitForCancellationFutureOwned {
         self.finished.clone().cancelled_owned()
     }

@@ -1,4 +1,4 @@
-//! The one shape of errors, for all routes; and the error of a server's settings.
+//! The common error body of all routes, and the error of a server's settings.
 
 mod from_core;
 
@@ -11,22 +11,22 @@ use loopwright_core::error::Failure;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// When a client that was refused for now should try again, in seconds, if nothing else is known.
+/// The default delay before a refused client tries again, in seconds.
 pub(crate) const RETRY_AFTER_SECONDS: u64 = 2;
 
-/// Why a request was refused.
+/// The reason that a request was refused.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct ApiError {
     kind: ErrorKind,
     /// A sentence: what was wrong, and what to do.
     message: String,
-    /// Where in the body, as a JSON pointer.
+    /// The position in the body, as a JSON pointer.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
-    /// The status, if it is not the default one of the kind.
+    /// The status, if it differs from the kind's default.
     #[serde(skip)]
     status: Option<StatusCode>,
-    /// When to try again, in seconds, if that is known.
+    /// The delay before the next attempt, in seconds, if it is known.
     #[serde(skip)]
     retry_after: Option<u64>,
 }
@@ -90,18 +90,18 @@ impl ApiError {
         ApiError { kind, message: message.into(), path: None, status: None, retry_after: None }
     }
 
-    /// Returns the error of a body that is wrong at `path`, a JSON pointer.
+    /// Returns the error of a body that is invalid at `path`, a JSON pointer.
     pub(crate) fn at(path: impl Into<String>, message: impl Into<String>) -> Self {
         ApiError::new(ErrorKind::BadRequest, message).with_path(path)
     }
 
-    /// Returns whether the session can only be read here: its agent is not one of this server's, or
+    /// Returns whether the session can only be read here: its agent is unknown to this server, or
     /// its model is not allowed.
     pub(crate) fn is_read_only(&self) -> bool {
         matches!(self.kind, ErrorKind::UnknownAgent | ErrorKind::NotAllowed)
     }
 
-    /// Returns the status of its response.
+    /// Returns the status of the response.
     pub(crate) fn status(&self) -> StatusCode {
         self.status.unwrap_or(self.kind.status())
     }
@@ -110,7 +110,7 @@ impl ApiError {
         self.kind
     }
 
-    /// Returns whether the request is wrong.
+    /// Returns whether the request is invalid.
     pub(crate) fn is_bad_request(&self) -> bool {
         self.kind == ErrorKind::BadRequest
     }
@@ -123,31 +123,31 @@ impl ApiError {
         &self.message
     }
 
-    /// Replaces the status of the error's kind.
+    /// Replaces the default status of the error's kind.
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = Some(status);
         self
     }
 
-    /// Says when the request can be accepted, in seconds from now.
+    /// Sets the delay after which the request can be accepted, in seconds.
     pub(crate) fn with_retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds);
         self
     }
 
-    /// Returns when to try again, in seconds, if the request is refused only for now.
+    /// Returns the delay before the next attempt, in seconds, if the refusal is temporary.
     pub(crate) fn retry_after(&self) -> Option<u64> {
         let usual = (self.kind == ErrorKind::TooMany).then_some(RETRY_AFTER_SECONDS);
         self.retry_after.or(usual)
     }
 
-    /// Removes where in the body the error is, as the body is of another protocol.
+    /// Removes the position in the body, as the body is of another protocol.
     pub(crate) fn without_path(mut self) -> Self {
         self.path = None;
         self
     }
 
-    /// Adds where in the body the error is, as a JSON pointer.
+    /// Adds the position in the body, as a JSON pointer.
     pub(crate) fn with_path(mut self, path: impl Into<String>) -> Self {
         self.path = Some(path.into());
         self
@@ -164,7 +164,8 @@ impl fmt::Display for ApiError {
 }
 
 impl IntoResponse for ApiError {
-    /// The response has the error as an extension, and says when to try again.
+    /// Adds the error as an extension of the response, and a `Retry-After` header if the refusal is
+    /// temporary.
     fn into_response(self) -> Response {
         let (status, error) = (self.status(), self.clone());
         let retry_after =
@@ -174,7 +175,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Describes why a server could not be set up, in a sentence for its operator.
+/// The reason that a server could not be set up, as a sentence for its operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError(pub(crate) Failure);
 

@@ -1,8 +1,8 @@
-//! The checks of each request to a server that listens: its name, the page's origin, the token. A
+//! Checks of each request to a listening server: the host name, the page's origin, the token. A
 //! refusal is logged with the client's address.
 //!
-//! A browser sends requests for any page, also to this machine. `Origin` gives away a page of
-//! another site, and `Host` a name of an attacker that resolves to this machine (DNS rebinding).
+//! A browser sends requests for any page, even to this machine. `Origin` reveals a page of another
+//! site. `Host` reveals an attacker's name that resolves to this machine (DNS rebinding).
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::error::{ApiError, ErrorKind};
 use crate::routes::{is_agent_card, is_health_path, is_page_file};
 use crate::server::Server;
 
-/// Checks the requests to a server that listens.
+/// The checks of requests to a listening server.
 #[derive(Clone)]
 pub(crate) struct Guard {
     server: Server,
-    /// Only this machine can reach it.
+    /// `true` if only this machine can reach the server.
     local: bool,
 }
 
@@ -33,8 +33,8 @@ enum Bearer {
 }
 
 impl Guard {
-    /// Returns the guard of this address, or `None` if other machines can reach it, directly or
-    /// through a trusted proxy, and there is no token.
+    /// Returns the guard for this address. Returns `None` if other machines can reach the address,
+    /// directly or through a trusted proxy, and there is no token.
     pub(crate) fn new(address: SocketAddr, server: Server) -> Option<Arc<Self>> {
         let local = address.ip().to_canonical().is_loopback();
         let needs_token = !local || server.shared().agents.rules().has_proxies();
@@ -42,7 +42,7 @@ impl Guard {
         (has_token || !needs_token).then(|| Arc::new(Guard { server, local }))
     }
 
-    /// Returns the token that says who the caller is.
+    /// Checks a request, and returns the token that identifies the caller.
     fn check(&self, request: &Request) -> Result<Bearer, ApiError> {
         let refuse = |why: &str| Err(ApiError::new(ErrorKind::Forbidden, why));
         let headers = request.headers();
@@ -78,7 +78,7 @@ impl Guard {
         }
         // Public paths need no token and disclose nothing about sessions.
         let path = request.uri().path();
-        // It has a token of its own.
+        // The route for workers checks a token of its own.
         let is_for_workers = self.server.shared().cluster.serves(path);
         let is_public =
             is_health_path(path) || is_page_file(path) || is_agent_card(path) || is_for_workers;
@@ -94,7 +94,7 @@ impl Guard {
         }
     }
 
-    /// Returns whether this is a name of the server that no other party can point at it.
+    /// Returns whether this is a name of the server that nobody else can point at it.
     fn is_name(&self, host: &str) -> bool {
         let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         let hosts = &self.server.shared().hosts;
@@ -143,8 +143,8 @@ fn challenge(error: &ApiError, headers: &HeaderMap) -> Option<(HeaderName, Heade
     Some((header::WWW_AUTHENTICATE, HeaderValue::from_static(value)))
 }
 
-/// Returns the name that the client calls the server by. HTTP/2 has `:authority`, which is in the
-/// URI, and needs no `Host` header.
+/// Returns the host name in the request. HTTP/2 has `:authority`, which is in the URI, and needs no
+/// `Host` header.
 fn host(request: &Request) -> Option<Authority> {
     let headers = request.headers();
     if request.version() == Version::HTTP_2 && !headers.contains_key(header::HOST) {

@@ -1,6 +1,6 @@
-//! What all HTTP clients of the server need.
+//! Common set-up of the server's HTTP clients.
 
-/// Installs a provider of cryptography for TLS, unless the program has installed one.
+/// Installs the TLS provider, unless the program has installed one.
 pub(crate) fn install_crypto_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // An error means that another thread was faster.

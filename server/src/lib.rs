@@ -2,11 +2,11 @@
 //!
 //! `POST /api/agent-chat` answers one request with the events of its run and stores nothing. Live
 //! sessions (`/api/sessions`) are kept in a [`SessionStore`](loopwright_core::SessionStore) and
-//! continue when a connection closes. [`serve`] serves all of it, with the checks that a server
-//! needs that runs commands; [`router`] returns the routes alone, for an axum app with its own
-//! authentication; [`sse`] streams the events of any session.
+//! continue when a connection closes. [`serve`] serves all routes, with the checks that a server
+//! with command execution needs. [`router`] returns only the routes, for an axum app with its own
+//! authentication. [`sse`] streams the events of any session.
 //!
-//! A [`Server`] runs agents by name, each of which an [`AgentFactory`] builds for each session: a
+//! A [`Server`] runs agents by name. An [`AgentFactory`] builds the agent of each session: a
 //! function, or one [`GenericAgent`](loopwright_core::GenericAgent) for all sessions.
 //!
 //! ```
@@ -32,13 +32,13 @@
 //!
 //! - `coding-agent` (on by default): `CodingAgent`, which works on files below the server's roots
 //!   with the coding tools, and `EnvModels`, the models of the known providers. Without it the
-//!   crate needs neither providers nor tools, patterns and memory.
-//! - `a2a-client` (on by default): `RemoteAgent`, a tool that sends messages to an agent elsewhere.
-//! - `jwt` (on by default): `JwtUsers`, callers whom an OpenID Connect provider knows.
+//!   crate depends on neither providers nor tools, patterns and memory.
+//! - `a2a-client` (on by default): `RemoteAgent`, a tool that sends messages to a remote agent.
+//! - `jwt` (on by default): `JwtUsers`, callers known to an OpenID Connect provider.
 //! - `webhooks` (on by default): `Webhook`, reports of new and resolved actions.
 //! - `long-term` (on by default): facts that outlive sessions. `ServerBuilder::long_term` lets
-//!   clients see and delete those about them, under `/api/memory`; `CodingAgentBuilder::long_term`
-//!   lets agents store and use them.
+//!   clients see and delete the facts about them, under `/api/memory`.
+//!   `CodingAgentBuilder::long_term` lets agents store and use facts.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

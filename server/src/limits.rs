@@ -1,4 +1,4 @@
-//! [`Limits`]: how much clients may use, by default and as configured.
+//! [`Limits`]: the resource limits of clients, by default and as configured.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ pub(crate) const CONNECTIONS_PER_CLIENT: usize = 1024;
 pub(crate) const BODY_BYTES: usize = 4 * 1024 * 1024;
 pub(crate) const OPEN_SESSIONS: usize = 4096;
 
-/// How much clients may use.
+/// The resource limits of clients.
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
-    /// Bytes of a request's body.
+    /// Maximum size of a request body, in bytes.
     pub(crate) body: usize,
-    /// Bytes of all bodies that are read or handled at a time.
+    /// Maximum size of all bodies that are read or handled at a time, in bytes.
     pub(crate) bodies: usize,
-    /// Connections of one address.
+    /// Maximum number of connections per address.
     pub(crate) connections_per_client: usize,
-    /// Runs of one address.
+    /// Maximum number of runs per address.
     pub(crate) runs_per_client: usize,
-    /// Runs of all addresses.
+    /// Maximum number of runs of all addresses.
     pub(crate) runs: usize,
-    /// Sessions that are open.
+    /// Maximum number of open sessions.
     pub(crate) open_sessions: usize,
-    /// How long runs in progress may take to end at a shutdown.
+    /// The grace period for runs in progress at a shutdown.
     pub(crate) grace: Duration,
 }
 

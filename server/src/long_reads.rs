@@ -1,4 +1,4 @@
-//! [`LongReads`]: how many requests that read many sessions run at a time, and wait for that.
+//! [`LongReads`]: a limit on concurrent requests that read many sessions.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use tokio::sync::Semaphore;
 use crate::error::{ApiError, ErrorKind};
 use crate::quota::{Client, Quota};
 
-/// How many run at a time. Others wait in the order in which they came.
+/// Maximum number of requests that run at a time. Others wait in order of arrival.
 const MAX_RUNNING: usize = 2;
-/// How many run or wait: of one client, and of all.
+/// Maximum number of requests that run or wait, per client and in total.
 const MAX_PER_CLIENT: usize = 8;
 const MAX_TOTAL: usize = 64;
 
@@ -31,8 +31,8 @@ impl Default for LongReads {
     }
 }
 
-/// Runs a request when it is its turn, or refuses it if too many wait. A client that disconnects
-/// loses its place.
+/// Runs a request when it is its turn. Refuses it if too many wait. A client that disconnects loses
+/// its position.
 pub(crate) async fn bound_long_reads(
     State(reads): State<Arc<LongReads>>,
     request: Request,
@@ -42,7 +42,7 @@ pub(crate) async fn bound_long_reads(
         let why = "Too many searches are in progress: try again when one has ended.";
         return ApiError::new(ErrorKind::TooMany, why).into_response();
     };
-    let _turn = reads.running.acquire().await; // it is never closed
+    let _turn = reads.running.acquire().await; // never closed
     next.run(request).await
 }
 
@@ -62,8 +62,8 @@ mod tests {
 
     use super::*;
 
-    /// C416: Two requests that read many sessions run at a time, and a client has at most eight;
-    /// one that disconnects loses its place.
+    /// C416: Two requests that read many sessions run at a time, and a client has at most eight. A
+    /// client that disconnects loses its position.
     #[tokio::test]
     async fn long_reads_wait_for_their_turn() {
         let (started, gate) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));

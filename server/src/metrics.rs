@@ -1,4 +1,4 @@
-//! [`Metrics`]: what the server has done, in Prometheus' text format.
+//! [`Metrics`]: statistics of the server, in Prometheus' text format.
 
 mod counters;
 mod text_format;
@@ -13,18 +13,18 @@ use self::counters::Counters;
 pub(crate) use self::counters::Source;
 use self::text_format::TextFormat;
 
-/// The maximum number of time series of tool calls: models may call tools that do not exist, by any
-/// name. Further names are counted as `other`.
+/// Maximum number of time series of tool calls. Models may call tools that do not exist, by any
+/// name, so further names are counted as `other`.
 const MAX_TOOL_SERIES: usize = 100;
 
-/// Counts what happens.
+/// The statistics of a server.
 #[derive(Default)]
 pub(crate) struct Metrics {
     counters: Mutex<Counters>,
     event_streams: Arc<AtomicI64>,
 }
 
-/// Counts as an open stream of events until it is dropped.
+/// A guard that counts as an open stream of events until it is dropped.
 pub(crate) struct OpenStream(Arc<AtomicI64>);
 
 impl Drop for OpenStream {
@@ -49,7 +49,7 @@ impl Metrics {
         counters.run_seconds.observe(time);
     }
 
-    /// Counts a session that waits for a person, since processes ended while they worked on it.
+    /// Counts a session that waits for a person, because processes died while they worked on it.
     pub(crate) fn session_held(&self, source: &Source) {
         self.counters().of(source).held += 1;
     }
@@ -58,7 +58,7 @@ impl Metrics {
         self.counters().turns += 1;
     }
 
-    /// Counts a reply of a model: the tokens that it used, and the time that it took.
+    /// Counts a reply of a model: its tokens and its duration.
     pub(crate) fn reply(&self, source: &Source, usage: &Usage, time: Duration) {
         let mut counters = self.counters();
         let counters = counters.of(source);
@@ -66,7 +66,7 @@ impl Metrics {
         counters.reply_seconds.observe(time);
     }
 
-    /// Counts the time from a request to a model to the first part of its reply.
+    /// Counts the time from a model request to the first part of the reply.
     pub(crate) fn first_token(&self, source: &Source, time: Duration) {
         self.counters().of(source).first_token_seconds.observe(time);
     }
@@ -81,7 +81,7 @@ impl Metrics {
         *self.counters().requests.entry(status).or_default() += 1;
     }
 
-    /// Counts a request or connection that was refused.
+    /// Counts a refused request or connection.
     pub(crate) fn refusal(&self, kind: &str) {
         *self.counters().refusals.entry(kind.to_owned()).or_default() += 1;
     }

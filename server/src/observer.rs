@@ -1,4 +1,4 @@
-//! [`Observer`]: metrics and traces, made of a session's events.
+//! [`Observer`]: metrics and traces, derived from a session's events.
 //!
 //! Spans have the names and attributes of OpenTelemetry's conventions for generative AI:
 //! `invoke_agent` for a run, `chat` for a reply of the model, `execute_tool` for a call. They are
@@ -16,7 +16,7 @@ use tracing::{Span, field};
 
 use crate::metrics::{Metrics, Source};
 
-/// Counts and traces the events of one session, from its first.
+/// An observer that counts and traces the events of one session, from the first one on.
 pub(crate) struct Observer {
     metrics: Arc<Metrics>,
     source: Source,
@@ -31,13 +31,13 @@ struct Timed {
     span: Span,
 }
 
-/// A reply of the model that streams.
+/// A streaming reply of the model.
 struct Reply {
-    /// When the request of this attempt was sent, or will be.
+    /// The time at which the request of this attempt was or will be sent.
     start: Instant,
-    /// The span of this attempt. `None` if it is not known yet that there is one.
+    /// The span of this attempt. `None` until the attempt is known to happen.
     span: Option<Span>,
-    /// Whether a part of it has arrived.
+    /// `true` if a part of the reply has arrived.
     has_token: bool,
 }
 
@@ -46,7 +46,7 @@ impl Reply {
         Reply { start: Instant::now(), span: Some(span), has_token: false }
     }
 
-    /// Ends an attempt of which nothing is a part of the reply. The next one starts in `delay`.
+    /// Ends an attempt whose output was discarded. The next one starts in `delay`.
     fn end_attempt(&mut self, why: &str, delay: Duration) {
         if let Some(span) = self.span.take() {
             span.record("error.type", why);
@@ -91,7 +91,7 @@ impl Observer {
                 }
             }
             AgentEvent::Retry(notice) => {
-                // Without a reply it is about another request, such as that for a summary.
+                // Without a reply, the notice is about another request, such as one for a summary.
                 let Some(mut reply) = self.reply.take() else { return };
                 let delay = Duration::from_millis(notice.delay_ms);
                 reply.end_attempt(&enum_name(&notice.kind), delay);
@@ -226,7 +226,7 @@ impl Drop for Observer {
     }
 }
 
-/// Records the attributes of a reply. The conventions count all input, also from the cache.
+/// Records the attributes of a reply. By the conventions, input tokens include cached ones.
 fn record_reply(span: &Span, message: &AssistantMessage) {
     let usage = &message.usage;
     let stop = enum_name(&message.stop);

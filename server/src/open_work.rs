@@ -1,14 +1,14 @@
-//! [`OpenWork`]: the points of a session's events from which a reader can start.
+//! [`OpenWork`]: finds the points of a session's events from which a reader can start.
 
 use std::collections::HashSet;
 
 use loopwright_core::event::AgentEvent;
 use loopwright_core::message::{CallId, InputId};
 
-/// What has started and not ended after some events of a session.
+/// The work that has started and not ended after some events of a session.
 ///
-/// At a point where nothing is open, a reader that starts there misses nothing that later events
-/// refer to, except for the run: each event names it.
+/// A reader that starts at a point without open work misses nothing that later events refer to,
+/// except for the run, which each event names.
 #[derive(Default)]
 pub(crate) struct OpenWork {
     calls: HashSet<CallId>,
@@ -18,8 +18,8 @@ pub(crate) struct OpenWork {
 }
 
 impl OpenWork {
-    /// Returns whether a reader can start before this event, which is the next one: at the start of
-    /// a run or of a turn, if nothing is open.
+    /// Returns whether a reader can start before the next event, `event`: at the start of a run or
+    /// turn without open work.
     pub(crate) fn can_start_at(&self, event: &AgentEvent) -> bool {
         matches!(event, AgentEvent::AgentStart { .. } | AgentEvent::TurnStart { .. })
             && self.calls.is_empty()
@@ -27,7 +27,7 @@ impl OpenWork {
             && self.queued.is_empty()
     }
 
-    /// Takes the next event.
+    /// Applies the next event.
     pub(crate) fn apply(&mut self, event: &AgentEvent) {
         match event {
             AgentEvent::MessageEnd { message } => {

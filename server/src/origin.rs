@@ -4,8 +4,8 @@ use axum::http::{HeaderValue, Uri};
 
 use crate::error::ConfigError;
 
-/// Reads an origin as browsers send it: a scheme, a host in lower case, and a port unless it is the
-/// default one.
+/// Parses an origin in the form that browsers send: a scheme, a host in lower case, and a port
+/// unless it is the default one.
 pub(crate) fn read_origin(text: &str) -> Result<HeaderValue, ConfigError> {
     let of_parts = |uri: Uri| {
         let (scheme, authority) = (uri.scheme_str()?.to_owned(), uri.authority()?.to_string());

@@ -1,4 +1,4 @@
-//! A session's events for people who may read the conversation, but not what is on the machine.
+//! A session's events for people who may read the conversation, but not the data of the machine.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,19 +14,28 @@ use loopwright_core::message::{
 use loopwright_core::{AgentEvent, EventStream, Message};
 use serde_json::Value;
 
-/// Converts events to a form that anybody may see.
+/// Conversion of events to a form that anybody may see.
 pub trait ToPublic {
-    /// Returns the events that a person may see who has no rights on the agent's machine: messages
-    /// of the user and the model, which tools run, how calls and runs end, which actions are
-    /// pending and that they were resolved.
+    /// Returns the events for people without rights on the agent's machine. They show:
     ///
-    /// The events leave out the thinking of the model (an empty part of the message remains),
-    /// arguments of calls and what they ask for, output and progress of tools, costs (tokens and
-    /// money), texts and kinds of errors, who resolves an action and with which values, texts of
-    /// compactions, and the application's data (of custom events and messages the kind remains).
+    /// - messages of the user and the model,
+    /// - which tools run, and how calls and runs end,
+    /// - which actions are pending, and that they were resolved.
+    ///
+    /// They leave out:
+    ///
+    /// - the thinking of the model (an empty part of the message remains),
+    /// - arguments of calls and their requests for approval or input,
+    /// - output and progress of tools,
+    /// - costs (tokens and money),
+    /// - texts and kinds of errors,
+    /// - who resolves an action, and with which values,
+    /// - texts of compactions,
+    /// - the application's data (of custom events and messages the kind remains),
+    /// - all other kinds of events.
+    ///
     /// They do not leave out what the model writes about any of these: an agent must not know what
-    /// its users must not know. The numbers of events do not change. Kinds of events that are not
-    /// listed here are left out.
+    /// its users must not know. Event numbers stay the same.
     fn public(self) -> PublicEvents;
 }
 
@@ -36,7 +45,7 @@ impl ToPublic for EventStream {
     }
 }
 
-/// Streams the events that anybody may see; see [`ToPublic::public`].
+/// A stream of the events that anybody may see; see [`ToPublic::public`].
 pub struct PublicEvents(EventStream);
 
 impl Stream for PublicEvents {
@@ -54,8 +63,8 @@ impl Stream for PublicEvents {
     }
 }
 
-/// Returns the public form of an event, or `None` if it has none. Only what is listed here is
-/// public.
+/// Returns the public form of an event, or `None` if it has none. Only the variants in the `match`
+/// are public.
 fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
     let mut envelope = envelope.clone();
     match &mut envelope.event {
@@ -121,7 +130,7 @@ fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
             outcome.model_error = None;
             outcome.error = outcome.error.as_ref().map(|_| "The run failed.".into());
         }
-        _ => return None, // nearly all of these have no number, so no number is missing
+        _ => return None, // few of these have numbers
     }
     Some(Arc::new(envelope))
 }
@@ -147,8 +156,8 @@ fn public_message(message: &Arc<Message>) -> Arc<Message> {
     Arc::new(Message::new(message.id, kind))
 }
 
-/// Returns the public form of a part. The number of parts stays, since deltas refer to them by
-/// index. Signatures may contain thinking.
+/// Returns the public form of a part. The number of parts stays the same, since deltas refer to
+/// them by index. Signatures may contain thinking.
 fn public_part(part: &ContentPart) -> ContentPart {
     match part {
         ContentPart::Text { text, .. } => ContentPart::Text { text: text.clone(), signature: None },
@@ -176,8 +185,8 @@ mod tests {
         path: String,
     }
 
-    /// C113: public events contain the conversation, and neither thinking nor arguments and output
-    /// of tools nor costs, errors, texts of decisions and details of compactions.
+    /// C113: Public events contain the conversation. They contain neither thinking, nor arguments
+    /// and output of tools, nor costs, errors, texts of decisions and details of compactions.
     #[tokio::test]
     async fn public_events_leave_out_what_is_on_the_machine_costs_and_inner_errors() {
         let calls =

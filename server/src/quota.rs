@@ -1,4 +1,4 @@
-//! [`Quota`]: how much of something each client may use at a time, and all clients together.
+//! [`Quota`]: a limit on concurrent uses, per client and in total.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -11,7 +11,7 @@ use axum::http::request::Parts;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// Counts what is in use, by client. Clones share the counts.
+/// A counter of concurrent uses, by client. Clones share the counts.
 #[derive(Clone)]
 pub(crate) struct Quota(Arc<Inner>);
 
@@ -29,11 +29,11 @@ struct Counts {
     by_client: HashMap<IpAddr, usize>,
 }
 
-/// Identifies who sends a request: an address, if it is known.
+/// The sender of a request, identified by its address, if it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Client(pub(crate) Option<IpAddr>);
 
-/// Counts as one use until it is dropped.
+/// A permit that counts as one use until it is dropped.
 pub(crate) struct Permit {
     quota: Quota,
     client: Client,
@@ -45,7 +45,7 @@ impl Quota {
         Quota(Arc::new(Inner { max_per_client, max_total, counts, released: Notify::new() }))
     }
 
-    /// Takes a permit, or returns `None` if the client, or all together, have used up the quota.
+    /// Takes a permit. Returns `None` if the quota of the client or the total quota is used up.
     pub(crate) fn try_acquire(&self, client: Client) -> Option<Permit> {
         let mut counts = self.counts();
         let own = client.0.map_or(0, |ip| counts.by_client.get(&ip).copied().unwrap_or(0));
@@ -59,7 +59,7 @@ impl Quota {
         Some(Permit { quota: self.clone(), client })
     }
 
-    /// Takes a permit for no client in particular, even if the quota is used up.
+    /// Takes a permit without a client, even if the quota is used up.
     pub(crate) fn acquire_unchecked(&self) -> Permit {
         self.counts().total += 1;
         Permit { quota: self.clone(), client: Client(None) }

@@ -1,4 +1,4 @@
-//! [`Readiness`]: whether sessions can be stored, checked at most once a second.
+//! [`Readiness`]: a check that sessions can be stored, run at most once a second.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use loopwright_core::SessionStore;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// How long the result of a check counts. Anyone may ask, and a check writes to the disk.
+/// The time for which the result of a check is valid. Anyone may ask, and a check writes to the
+/// disk.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The result of the last check.
@@ -16,8 +17,8 @@ pub(crate) struct Readiness {
 }
 
 impl Readiness {
-    /// Returns whether the store can be written to. A failure is logged, since the answer does not
-    /// say more.
+    /// Returns whether the store can be written to. A failure is logged, since the response does
+    /// not contain it.
     pub(crate) async fn is_writable(&self, store: &dyn SessionStore) -> bool {
         let mut last = self.last.lock().await;
         if let Some((checked, is_writable)) = *last

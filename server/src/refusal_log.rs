@@ -1,4 +1,4 @@
-//! A warning for each request that is refused, with the caller, the client and the reason.
+//! A warning for each refused request, with the caller, the client and the reason.
 
 use std::fmt::Display;
 
@@ -12,8 +12,8 @@ use crate::observer::enum_name;
 use crate::quota::Client;
 use crate::server::Server;
 
-/// Warns of requests that the caller was not allowed, that exceed a quota, or that are too large.
-/// It is inside of the layers that say who the caller is, also those of a host.
+/// Warns of requests that are forbidden, exceed a quota, or are too large. It runs inside the
+/// layers that identify the caller, including a host's layers.
 pub(crate) async fn log_refusals(
     State(server): State<Server>,
     request: Request,

@@ -1,4 +1,4 @@
-//! [`RemoteAgent`]: a tool that sends a message to an agent elsewhere, with A2A 1.0.
+//! [`RemoteAgent`]: a tool that sends a message to a remote agent, over A2A 1.0.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,28 +21,28 @@ use serde_json::Value;
 use crate::error::ConfigError;
 use crate::http_client::install_crypto_provider;
 
-/// The maximum size of a card and of a response.
+/// Maximum size of a card and of a response.
 const MAX_RESPONSE_BYTES: usize = 8 * 1024 * 1024;
-/// The time limit of one request.
+/// Timeout of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// The first and the longest time between two looks at a task.
+/// The first and the maximum interval between two requests for the state of a task.
 const POLL_INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// How many requests for the state of a task may fail one after the other.
+/// Maximum number of consecutive failed requests for the state of a task.
 const MAX_FAILURES: u32 = 5;
-/// The property of the data of a question that names the action of the remote task.
+/// The property of a question's data that names the action of the remote task.
 const ACTION: &str = "remote";
 
-/// Lets an agent send messages to another one, which is reached with A2A 1.0 and JSON-RPC.
+/// A tool that sends messages to a remote agent, over A2A 1.0 and JSON-RPC.
 ///
-/// The tool has the name of the remote agent and its description. A call waits until the remote
-/// task has ended; if it is cancelled meanwhile, so is the task. By default each call needs an
+/// The tool has the name and the description of the remote agent. A call waits until the remote
+/// task has ended. If the call is cancelled, so is the task. By default each call needs an
 /// approval, as the remote agent may do anything.
 ///
-/// Approvals and questions of a remote agent of loopwright are
+/// Approvals and questions of a remote loopwright agent are
 /// [questions](loopwright_core::pattern::Question) to the user of this agent. The call continues
-/// with the answer, also in another process. If the user declines, or the run is aborted meanwhile,
-/// the remote task still waits. The model reads what agents of other frameworks need, and can
-/// answer with another call that names the task.
+/// with the answer, even in another process. If the user declines, or the run is aborted meanwhile,
+/// the remote task keeps waiting. If an agent of another framework needs input, the model reads the
+/// request and can answer with another call that names the task.
 ///
 /// ```no_run
 /// use loopwright_core::GenericAgent;
@@ -64,7 +64,7 @@ pub struct RemoteAgent {
     asks: bool,
 }
 
-/// What the model sends.
+/// The arguments of a call.
 #[derive(Deserialize, JsonSchema)]
 struct Message {
     /// The message to the agent. It knows nothing about this conversation.
@@ -74,12 +74,13 @@ struct Message {
 }
 
 impl RemoteAgent {
-    /// Reads the card of an agent: at this URL, or below it, at `/.well-known/agent-card.json`, if
-    /// it has no path. With a `token`, all requests have it.
+    /// Reads the card of an agent. `url` is the card's URL, or, without a path, the origin of
+    /// `/.well-known/agent-card.json`. A `token` is sent with all requests.
     ///
     /// # Errors
-    /// Fails if the card cannot be read, if the agent has no interface with JSON-RPC and A2A 1.0,
-    /// and if that is of another origin than the card, which must not get the token.
+    /// Fails if the card cannot be read, and if the agent has no interface with JSON-RPC and A2A
+    /// 1.0. Fails if that interface has another origin than the card, since it must not get the
+    /// token.
     pub async fn connect(url: &str, token: Option<&str>) -> Result<Self, ConfigError> {
         let failed = |why: &str| ConfigError(format!("The agent at `{url}`: {why}").into());
         let mut card_url = Url::parse(url).map_err(|why| failed(&why.to_string()))?;
@@ -112,8 +113,8 @@ impl RemoteAgent {
         Ok(RemoteAgent { spec: Arc::new(spec), url, http, asks: true })
     }
 
-    /// Puts nothing to the user, for sessions without one: the model answers questions of the
-    /// remote agent, and a call fails whose task needs an approval.
+    /// Sends no questions to the user, for sessions without one. The model answers questions of the
+    /// remote agent, and a call whose task needs an approval fails.
     pub fn no_questions(mut self) -> Self {
         self.asks = false;
         self
@@ -133,7 +134,7 @@ impl RemoteAgent {
             interval = (interval * 2).min(max_interval);
             match self.send(&get_task(task)).await {
                 Ok(RemoteAnswer::Working { .. }) => failures = 0,
-                // It may be restarted.
+                // The agent may be restarting.
                 Err(_) if failures < MAX_FAILURES => failures += 1,
                 answer => return answer,
             }
@@ -143,9 +144,10 @@ impl RemoteAgent {
     /// Sends a message or a decision, and waits until the task needs input or has ended.
     async fn ask(&self, request: &Request, cx: &ToolContext) -> Result<RemoteAnswer, ToolError> {
         let failed = |why: String| ToolError::failed(why);
-        // A cancelled call needs the id of the task.
+        // Not cancellable before the response: a cancelled call needs the id of the task.
         let mut answer = self.send(&request.body).await;
-        // Another one may have decided, or the response was lost: the task says what has happened.
+        // Somebody else may have decided, or the response was lost. The state of the task shows the
+        // result.
         if let (Err(_) | Ok(RemoteAnswer::Failed(_)), Some(action)) = (&answer, &request.decides) {
             let current = self.send(&get_task(&action.task)).await;
             if !current.as_ref().is_ok_and(|current| action.is_needed_by(current)) {
@@ -159,13 +161,13 @@ impl RemoteAgent {
         tokio::select! {
             answer = self.wait(&task) => answer.map_err(failed),
             () = cx.cancelled() => {
-                let _ = self.send(&cancel_task(&task)).await; // it may have ended meanwhile
+                let _ = self.send(&cancel_task(&task)).await; // the task may have ended meanwhile
                 Err(ToolError::Cancelled)
             }
         }
     }
 
-    /// Returns how the call ends while the task waits for this.
+    /// Returns the end of a call whose task needs input.
     fn needs(
         &self,
         task: &str,
@@ -196,15 +198,15 @@ impl RemoteAgent {
     }
 }
 
-/// What is sent to the remote agent.
+/// A request to the remote agent.
 struct Request {
     body: Value,
-    /// The action that it decides.
+    /// The action that the request decides.
     decides: Option<RemoteAction>,
 }
 
 impl Request {
-    /// Returns the message of the model, or the decision of the user.
+    /// Builds the request from the model's message or the user's decision.
     fn of(arguments: &Value, cx: &ToolContext) -> Result<Self, String> {
         let key = cx.idempotency_key();
         let Some(decision) = cx.decision() else {
@@ -215,7 +217,7 @@ impl Request {
         };
         let action = RemoteAction::deserialize(&decision.request.data[ACTION]);
         let action = action.map_err(|why| format!("The question is unknown: {why}"))?;
-        // A call may need several decisions, also on the same action.
+        // A call may need several decisions, even on the same action.
         let body = action.decide(&format!("{key}:{}", decision.time), &decision.data);
         Ok(Request { body, decides: Some(action) })
     }
@@ -251,7 +253,7 @@ impl fmt::Debug for RemoteAgent {
     }
 }
 
-/// Reads the body of a response, whose status must be a success.
+/// Reads the body of a response. Fails without a success status.
 async fn read(request: RequestBuilder) -> Result<Vec<u8>, String> {
     let response = request.send().await.map_err(|why| why.without_url().to_string())?;
     let status = response.status();

@@ -1,4 +1,4 @@
-//! [`OperatorRules`]: what the operator of a server allows its clients.
+//! [`OperatorRules`]: the limits that a server's operator sets for its clients.
 
 mod addresses;
 mod forwarded;
@@ -19,14 +19,14 @@ use crate::error::{ApiError, ConfigError, ErrorKind};
 
 /// The approval that stands for all tools.
 const ALL: &str = "all";
-/// The approval that stands for tools that only read, which need none.
+/// The approval that stands for read-only tools, which need none.
 const READ_ONLY: &str = "read-only";
 
-/// Says what the clients of a server may ask for: which models, which addresses of models, which
-/// lasting approvals, and how much a session may use. Given to
+/// The limits that the operator sets for the clients of a server: allowed models, addresses of
+/// models and lasting approvals, and the budget of a session. They are passed to
 /// [`ServerBuilder::rules`](crate::ServerBuilder::rules).
 ///
-/// What the operator has configured is always allowed: the server's own model, its address, and the
+/// The operator's own configuration is always allowed: the server's model, its address, and the
 /// defaults of sessions.
 ///
 /// ```
@@ -44,17 +44,17 @@ const READ_ONLY: &str = "read-only";
 /// ```
 #[derive(Debug, Clone)]
 pub struct OperatorRules {
-    /// `None` if all are allowed.
+    /// The allowed models; `None` if all are allowed.
     models: Option<Vec<ModelPattern>>,
     addresses: Addresses,
-    /// `None` if all are allowed.
+    /// The tools that clients may approve for good; `None` if all are allowed.
     approvals: Option<Vec<String>>,
     session_budget: Budget,
     proxies: Proxies,
 }
 
 impl OperatorRules {
-    /// Returns rules that allow everything: for a server that only its operator can reach.
+    /// Returns rules that allow everything, for a server that only its operator can reach.
     pub fn open() -> Self {
         OperatorRules {
             models: None,
@@ -65,7 +65,7 @@ impl OperatorRules {
         }
     }
 
-    /// Returns rules for a server that others can reach: clients may name only public addresses,
+    /// Returns rules for a server that others can reach. Clients may name only public addresses,
     /// and may not let calls run without approval. All models are allowed.
     pub fn strict() -> Self {
         OperatorRules {
@@ -75,9 +75,9 @@ impl OperatorRules {
         }
     }
 
-    /// Allows only these models and the server's default model: `PROVIDER/NAME`, or the start of
-    /// such names followed by `*`, such as `openai/*`. Requests to `/api/agent-chat`, too, may use
-    /// only these, whatever address and key they bring.
+    /// Allows only these models and the server's default model. A pattern is `PROVIDER/NAME`, or
+    /// the start of such names followed by `*`, such as `openai/*`. It applies to requests to
+    /// `/api/agent-chat` too, whatever their address and key.
     ///
     /// # Errors
     /// Returns a [`ConfigError`] if a pattern is empty, or has a `*` before its end.
@@ -90,14 +90,15 @@ impl OperatorRules {
         Ok(self)
     }
 
-    /// Allows only these addresses, besides public ones, where clients name one: in
-    /// `llmConfig.baseUrl` of `/api/agent-chat`. Each is an IP address, a network such as
-    /// `10.1.0.0/16`, or `HOST` or `HOST:PORT` as it is in the URL. A network holds for what names
-    /// resolve to, when the connection is made; a host is allowed whatever it resolves to. `all`
-    /// allows every address.
+    /// Sets the addresses that clients may name besides public ones, in `llmConfig.baseUrl` of
+    /// `/api/agent-chat`. Each is an IP address, a network such as `10.1.0.0/16`, or `HOST` or
+    /// `HOST:PORT` as in the URL. `all` allows every address.
+    ///
+    /// A network also covers the addresses that a name resolves to, when the connection is made. A
+    /// host is allowed whatever it resolves to.
     ///
     /// # Errors
-    /// Returns a [`ConfigError`] if an address is none of these.
+    /// Returns a [`ConfigError`] if an address is invalid.
     pub fn addresses<T: AsRef<str>>(
         mut self,
         addresses: impl IntoIterator<Item = T>,
@@ -106,36 +107,37 @@ impl OperatorRules {
         Ok(self)
     }
 
-    /// Allows clients to let only these tools run without approval; `all` stands for all tools.
+    /// Allows clients to let only these tools run without approval. `all` stands for all tools.
     ///
-    /// A session that was stored with other approvals has only those among them that are allowed.
-    /// Requests to `/api/agent-chat`, during which nobody can approve a call, run only calls of
-    /// these tools and of those that only read.
+    /// A session that was stored with other approvals keeps only the allowed ones. In requests to
+    /// `/api/agent-chat`, nobody can approve a call, so only calls of these tools and of read-only
+    /// tools run.
     pub fn approvals<T: Into<String>>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
         let tools: Vec<String> = tools.into_iter().map(Into::into).collect();
         self.approvals = Some(tools).filter(|tools| !tools.iter().any(|tool| tool == ALL));
         self
     }
 
-    /// Bounds what each session may use in all, also one that was stored before; a session has its
-    /// own limits besides. With a cost, requests to models without prices fail. The budget's time
-    /// is ignored.
+    /// Sets the total budget of each session, including sessions stored earlier. A session's own
+    /// limits apply too. With a cost, requests to models without prices fail. The budget's time is
+    /// ignored.
     pub fn session_budget(mut self, budget: Budget) -> Self {
         self.session_budget = budget;
         self
     }
 
-    /// Takes the address of a client from the header `X-Forwarded-For` of requests that come from
-    /// these proxies, each an IP address or a network such as `10.0.0.0/8`: the last address in it
-    /// that is not one of theirs. From others the header is ignored, and `Forwarded` always is: a
-    /// proxy that sets one of the two passes on what clients write into the other.
+    /// Sets the proxies whose `X-Forwarded-For` header is trusted, each an IP address or a network
+    /// such as `10.0.0.0/8`. The client's address is the last one in the header that is not a
+    /// proxy's. The header of other senders is ignored. `Forwarded` is always ignored: a proxy that
+    /// sets one of the two passes on the other as the client wrote it.
     ///
-    /// It counts for the quotas of clients and in logs. Connections of the proxies are not bounded
-    /// like those of a client; their requests in progress are, for each client. Others can reach
-    /// the server through a proxy, so a [served](crate::serve) server with proxies needs a token.
+    /// The client's address counts for the quotas of clients and is logged. Connections from
+    /// proxies are not bounded like a client's connections. Instead, each client's requests in
+    /// progress are bounded. Others can reach the server through a proxy, so a
+    /// [served](crate::serve) server with proxies needs a token.
     ///
     /// # Errors
-    /// Returns a [`ConfigError`] if one is neither an IP address nor a network.
+    /// Returns a [`ConfigError`] if a proxy is neither an IP address nor a network.
     pub fn trusted_proxies<T: AsRef<str>>(
         mut self,
         proxies: impl IntoIterator<Item = T>,
@@ -144,25 +146,25 @@ impl OperatorRules {
         Ok(self)
     }
 
-    /// Returns whether requests may be sent to this host of a client's URL, whatever addresses it
-    /// has. For other hosts [`allows_ip`](Self::allows_ip) decides.
+    /// Returns whether requests may be sent to this host of a client's URL, whatever its addresses.
+    /// For other hosts [`allows_ip`](Self::allows_ip) decides.
     pub fn allows_host(&self, host: &str, port: u16) -> bool {
         self.addresses.allows_host(host, port)
     }
 
-    /// Returns whether connections may be made to this IP address, which is in a client's URL or
-    /// which a name in it has resolved to.
+    /// Returns whether connections may be made to this IP address. It is in a client's URL, or a
+    /// host name in the URL has resolved to it.
     pub fn allows_ip(&self, ip: IpAddr) -> bool {
         self.addresses.allows_ip(ip)
     }
 
-    /// Returns what decides about addresses.
+    /// Returns the addresses that clients may name.
     #[cfg(feature = "coding-agent")]
     pub(crate) fn client_addresses(&self) -> &Addresses {
         &self.addresses
     }
 
-    /// Returns what each session may use in all.
+    /// Returns the total budget of each session.
     pub(crate) fn of_session(&self) -> &Budget {
         &self.session_budget
     }
@@ -177,17 +179,18 @@ impl OperatorRules {
         !self.proxies.is_empty()
     }
 
-    /// Returns whether a connection from this address is that of a trusted proxy.
+    /// Returns whether a connection from this address is a trusted proxy's.
     pub(crate) fn is_proxy(&self, peer: IpAddr) -> bool {
         self.proxies.has(peer)
     }
 
-    /// Returns the address of the client that a request with these headers comes from.
+    /// Returns the address of the client that has sent a request with these headers.
     pub(crate) fn client_address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         self.proxies.client_address(peer, headers)
     }
 
-    /// Checks that a model is allowed, or that of the server. `path` is where the client names it.
+    /// Checks that a model is allowed, or is the server's own. `path` is its position in the
+    /// client's request.
     pub(crate) fn check_model(
         &self,
         model: &str,
@@ -221,7 +224,7 @@ impl OperatorRules {
         Err(ApiError::new(ErrorKind::NotAllowed, why).with_path(format!("/autoApprove/{index}")))
     }
 
-    /// Returns those of these tools that clients may let run without approval; `all` stands for all
+    /// Returns the tools, of these, that clients may let run without approval. `all` stands for all
     /// tools.
     pub(crate) fn approvable_of<'a>(&'a self, approved: &'a [String]) -> Vec<&'a str> {
         match &self.approvals {

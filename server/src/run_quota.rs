@@ -1,5 +1,5 @@
-//! [`RunQuota`]: the runs that clients may have at a time; and the permit that a run holds until
-//! its session is idle.
+//! [`RunQuota`]: a limit on the clients' concurrent runs, and the permit that a run holds until its
+//! session is idle.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -10,15 +10,15 @@ use tokio::runtime::Handle;
 use crate::error::{ApiError, ErrorKind};
 use crate::quota::{Client, Permit, Quota};
 
-/// How long a client with too many runs waits for one of them: it may be about to end.
+/// The time that a client with too many runs waits for one of them to end.
 const RELEASE_WAIT: Duration = Duration::from_millis(50);
 
-/// Counts the runs in progress. Clones share the counts.
+/// A counter of the runs in progress. Clones share the counts.
 #[derive(Clone)]
 pub(crate) struct RunQuota(Quota);
 
-/// Holds the permit of a run in a session. When it is dropped, the permit is released as soon as
-/// the session is idle.
+/// The permit of a run in a session. After it is dropped, the permit is released as soon as the
+/// session is idle.
 pub(crate) struct RunPermit(Option<Arc<Run>>);
 
 /// A run that holds a permit.
@@ -28,8 +28,8 @@ pub(crate) struct Run {
     _permit: Permit,
 }
 
-/// Whether a task waits for the session to be idle: one task for each run, however many inputs
-/// arrive.
+/// The state of the task that waits for the session to be idle. There is one task per run, however
+/// many inputs arrive.
 #[derive(Default)]
 enum Waiting {
     #[default]
@@ -44,7 +44,7 @@ impl RunQuota {
         RunQuota(Quota::new(max_per_client, max_total))
     }
 
-    /// Takes a permit for a run of this client, waiting a little for one to be released.
+    /// Takes a permit for a run of this client. Waits briefly for one to be released.
     pub(crate) async fn acquire(&self, client: Client) -> Result<Permit, ApiError> {
         let released = self.0.released();
         if let Some(permit) = self.0.try_acquire(client) {
@@ -86,7 +86,7 @@ impl RunPermit {
         self.0.as_ref().map(Arc::downgrade).unwrap_or_default()
     }
 
-    /// Releases the permit at once: the run is known to have ended.
+    /// Releases the permit at once, because the run has ended.
     pub(crate) fn release(mut self) {
         self.0 = None;
     }
@@ -95,7 +95,7 @@ impl RunPermit {
     pub(crate) fn abort(self) {
         if let (Some(run), Ok(runtime)) = (self.0.clone(), Handle::try_current()) {
             runtime.spawn(async move {
-                let _ = run.handle.abort().await; // an error means that it has ended
+                let _ = run.handle.abort().await; // fails if the run has ended
                 drop(self);
             });
         }
@@ -150,7 +150,7 @@ mod tests {
         Client::of("10.0.0.1".parse().unwrap())
     }
 
-    /// The permit is kept until the last of what has arrived is done, by one task.
+    /// One task keeps the permit until all inputs are handled.
     #[tokio::test(start_paused = true)]
     async fn one_task_waits_for_a_run_whatever_comes_to_it() {
         let gate = Gate::new();
@@ -165,7 +165,7 @@ mod tests {
         let run = permit.downgrade();
         handle.prompt("go").await.unwrap();
         drop(permit);
-        // The session is idle, but the task that waits for that has not run yet.
+        // The session is idle, but the task that waits for it has not run yet.
         let permit = RunPermit::upgrade(&run).unwrap();
         handle.send(InputEvent::UserRequest("go on".into())).await.unwrap();
         drop(permit);

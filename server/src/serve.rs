@@ -1,4 +1,4 @@
-//! [`serve`]: the routes on a listener, with all checks and all bounds.
+//! [`serve`]: the routes on a listener, with all checks and limits.
 
 mod access_log;
 mod connection;
@@ -29,40 +29,39 @@ use crate::quota::{Client, Quota};
 use crate::routes::{error_form, router};
 use crate::server::Server;
 
-/// The maximum number of connections; further ones wait to be accepted.
+/// Maximum number of connections. Further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 16_384;
-/// The number of connections that a client with all its connections may have besides, each for one
-/// request to `/healthz` or `/readyz`.
+/// The number of additional connections for a client that has used up its connections. Each may
+/// send one request to `/healthz` or `/readyz`.
 const HEALTH_CONNECTIONS_PER_CLIENT: usize = 32;
-/// The maximum number of such connections.
+/// Maximum number of such connections of all clients.
 const MAX_HEALTH_CONNECTIONS: usize = 512;
-/// How long streams of events may take to end after a shutdown.
+/// Timeout for streams of events to end after a shutdown.
 const STREAM_END_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long browsers may remember the answer to a preflight.
+/// The time for which browsers may cache the response to a preflight.
 const PREFLIGHT_AGE: Duration = Duration::from_secs(600);
-/// How long to wait when no connection can be accepted, for example because too many files are
-/// open.
+/// The delay after a connection could not be accepted, for example because too many files are open.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Serves all routes over HTTP/1.1 and HTTP/2 until `shutdown` resolves, and then until all runs
-/// have ended, for [some seconds](crate::ServerBuilder::grace) at most.
+/// Serves all routes over HTTP/1.1 and HTTP/2 until `shutdown` resolves, then until all runs have
+/// ended, for [some seconds](crate::ServerBuilder::grace) at most.
 ///
-/// Requests must name this server (`Host`: its address, `localhost`, or a
-/// [configured name](crate::ServerBuilder::host)), must not come from pages of an origin that is
-/// not [configured](crate::ServerBuilder::origin), and must carry the token if there is one.
-/// Requests that fail these checks are logged as warnings, with the client's address, like those
-/// that [`router`] refuses, and every request at the level `debug`, without its query.
+/// Requests must name this server (`Host`: its address, `localhost`, or a [configured
+/// name](crate::ServerBuilder::host)). They must not come from pages of an origin that is not
+/// [configured](crate::ServerBuilder::origin), and must carry the token if there is one. Requests
+/// that fail these checks are logged as warnings, with the client's address, like the requests that
+/// [`router`] refuses. Every request is logged at the level `debug`, without its query.
 ///
-/// A connection that begins with HTTP/2's preface speaks HTTP/2 (`h2c` with prior knowledge, as
+/// A connection that begins with HTTP/2's preface uses HTTP/2 (`h2c` with prior knowledge, as
 /// proxies use it). TLS is left to a proxy.
 ///
-/// If the future is dropped, the listener is closed; requests in progress continue until the
+/// If the future is dropped, the listener is closed. Requests in progress continue until the
 /// runtime shuts down.
 ///
 /// # Errors
-/// Returns an error if the listener has no local address, if other machines can reach it and the
-/// server has no token or no [rules](crate::ServerBuilder::rules), or if the rules name trusted
-/// proxies and there is no token.
+/// Returns an error if the listener has no local address. If other machines can reach it, the
+/// server needs a token and [rules](crate::ServerBuilder::rules). If the rules name trusted
+/// proxies, it needs a token.
 pub async fn serve(
     listener: TcpListener,
     server: Server,
@@ -132,14 +131,14 @@ pub async fn serve(
     Ok(())
 }
 
-/// Tells browsers that pages of these origins may read the responses. Preflights are answered here,
-/// before the checks: browsers send them without the token.
+/// Allows pages of these origins to read the responses. Preflights are answered here, before the
+/// checks, since browsers send them without the token.
 fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
     CorsLayer::new()
         .allow_origin(AllowOrigin::predicate(move |origin, request| {
             let is_allowed = origins.contains(origin);
             if !is_allowed && request.method == Method::OPTIONS {
-                // The guard logs all other requests that are refused.
+                // The guard logs all other refused requests.
                 let client = request.extensions.get::<ConnectInfo<SocketAddr>>();
                 let client = client.map(|ConnectInfo(address)| address.ip());
                 tracing::warn!(?client, ?origin, "a preflight of another origin was refused");
@@ -155,7 +154,7 @@ fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
         .max_age(PREFLIGHT_AGE)
 }
 
-/// Accepts connections.
+/// The accept loop of the listener.
 struct Acceptor {
     listener: TcpListener,
     capacity: Arc<Semaphore>,
@@ -166,8 +165,8 @@ struct Acceptor {
 }
 
 impl Acceptor {
-    /// Accepts connections until the future is dropped. Those within the quota have this scope;
-    /// further ones can only ask for the server's health.
+    /// Accepts connections until the future is dropped. Connections within the quota get this
+    /// scope. Further ones can only ask for the server's health.
     async fn accept_all(&mut self, connections: &TaskTracker, scope: Scope) {
         let refused = RefusedConnections::default();
         while let Ok(capacity) = self.capacity.clone().acquire_owned().await {
@@ -186,7 +185,7 @@ impl Acceptor {
                         refused.warn(peer.ip());
                         continue;
                     };
-                    let _ = stream.set_nodelay(true); // without it, the connection is only slower
+                    let _ = stream.set_nodelay(true); // only slower without it
                     let connection = Connection {
                         peer,
                         routes: self.routes.clone(),

@@ -1,4 +1,4 @@
-//! [`Server`]: what all routes share.
+//! [`Server`]: the state shared by all routes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -30,7 +30,7 @@ use crate::readiness::Readiness;
 use crate::run_quota::RunQuota;
 use crate::telemetry::ServerTelemetry;
 
-/// Holds what all routes share: agents, sessions, limits and metrics. Clones are the same server.
+/// The state shared by all routes: agents, sessions, limits and metrics. Clones share it.
 ///
 /// ```
 /// use loopwright_core::GenericAgent;
@@ -54,23 +54,23 @@ pub struct Server(pub(crate) Arc<Shared>);
 /// The parts of a [`Server`].
 pub(crate) struct Shared {
     pub(crate) agents: Agents,
-    /// The tokens that clients must send, unless there is none.
+    /// The tokens of clients; empty if no token is needed.
     pub(crate) users: Users,
-    /// What callers may do.
+    /// The policy that decides what callers may do.
     pub(crate) policy: Arc<dyn AccessPolicy>,
     pub(crate) daily_budget: Arc<DailyBudget>,
-    /// Names that clients may call the server by, besides its address.
+    /// The names of the server besides its address.
     pub(crate) hosts: Vec<String>,
     /// The origins of other pages that may use the server.
     pub(crate) origins: Vec<HeaderValue>,
     pub(crate) store: Arc<dyn SessionStore>,
-    /// The operator.
+    /// The operator's principal.
     pub(crate) principal: Option<Principal>,
     /// The facts that clients can see and delete.
     #[cfg(feature = "long-term")]
     pub(crate) long_term: Option<LongTerm>,
     pub(crate) limits: Limits,
-    /// Whether the operator has chosen rules.
+    /// `true` if the operator has chosen rules.
     pub(crate) has_rules: bool,
     /// One permit for each byte of all bodies.
     pub(crate) bodies: Semaphore,
@@ -84,7 +84,7 @@ pub(crate) struct Shared {
     pub(crate) event_streams: EventStreams,
     pub(crate) histories: Histories,
     pub(crate) log_backlogs: LogBacklogs,
-    /// The OpenAPI document, once it was asked for.
+    /// The OpenAPI document, once it was requested.
     pub(crate) openapi: OnceLock<Bytes>,
     pub(crate) drain: Drain,
     pub(crate) cluster: ClusterLink,
@@ -93,7 +93,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Returns whether the server has facts.
+    /// Returns whether the server remembers facts.
     pub(crate) fn remembers(&self) -> bool {
         #[cfg(feature = "long-term")]
         return self.long_term.is_some();
@@ -103,41 +103,47 @@ impl Shared {
 }
 
 impl Server {
-    /// Does what sessions have to do ([`SessionInfo::due`]): answers requests that were
-    /// acknowledged, carries out decisions, and takes inputs that other processes have posted, if
-    /// the process that did so was killed.
-    /// Runs that were interrupted are left alone: `continue` resumes them. Resolves when the runs
-    /// have ended.
+    /// Does the work that sessions have to do ([`SessionInfo::due`]), if their process was killed.
+    /// It answers acknowledged requests, carries out decisions, and takes inputs posted by other
+    /// processes. Interrupted runs are left alone, since `continue` resumes them. Resolves when the
+    /// runs have ended.
     ///
-    /// [`serve`](crate::serve) does so at its start, and looks for such sessions once a minute. An
+    /// [`serve`](crate::serve) calls it at its start, and looks for such sessions once a minute. An
     /// app that mounts [`router`](crate::router) should call
-    /// [`keep_running_due`](Server::keep_running_due) in a task. If its future is dropped, runs
-    /// that have started continue.
+    /// [`keep_running_due`](Server::keep_running_due) in a task.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, runs that have started continue.
     ///
     /// [`SessionInfo::due`]: loopwright_core::log::SessionInfo::due
     pub async fn run_due(&self) {
         self.shared().live.run_due(&mut HashMap::new()).await
     }
 
-    /// Does what sessions have to do now, as [`run_due`](Server::run_due), and again once a minute:
-    /// what was posted to sessions that nobody has open, and what processes have left that were
-    /// killed. For a worker of a cluster there is nothing to do. Never resolves. If its future is
-    /// dropped, runs that have started continue.
+    /// Does the work that sessions have to do, like [`run_due`](Server::run_due), now and once a
+    /// minute. This covers inputs posted to sessions that no process has open, and the work of
+    /// killed processes. A worker of a cluster has nothing to do. Never resolves.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, runs that have started continue.
     pub async fn keep_running_due(&self) {
         if self.shared().cluster.is_configured() {
-            return std::future::pending().await; // the placement does so
+            return std::future::pending().await; // the placement does this
         }
         self.shared().live.keep_running_due().await
     }
 
     /// Reports new and resolved actions to [`on_action`](crate::ServerBuilder::on_action) and to
-    /// webhooks until the server has shut down: first the actions that are pending and the
-    /// decisions of the last three days, or what has changed since the last report if a webhook has
-    /// an outbox (`Webhook::outbox`), and then what changes. Resolves at once if there is
-    /// nobody to report to.
+    /// webhooks until the server has shut down. It first reports the pending actions and the
+    /// decisions of the last three days. If a webhook has an outbox (`Webhook::outbox`), it first
+    /// reports the changes since the last report instead. Then it reports each change. Resolves at
+    /// once if there are no receivers.
     ///
-    /// [`serve`](crate::serve) does so. An app that mounts [`router`](crate::router) should call it
-    /// in a task. If its future is dropped, deliveries in progress end.
+    /// [`serve`](crate::serve) calls it. An app that mounts [`router`](crate::router) should call
+    /// it in a task.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, deliveries in progress end.
     pub async fn report_actions(&self) {
         let shared = self.shared();
         let reporter = Reporter {
@@ -152,10 +158,10 @@ impl Server {
     }
 
     /// Joins the cluster of [`ServerBuilder::cluster`](crate::ServerBuilder::cluster), if there is
-    /// one: from here on the server hosts sessions.
+    /// one. From here on, the server hosts sessions.
     ///
-    /// [`serve`](crate::serve) does so. An app that mounts [`router`](crate::router) must call it
-    /// before.
+    /// [`serve`](crate::serve) calls it. An app that mounts [`router`](crate::router) must call it
+    /// first.
     ///
     /// # Errors
     /// Fails if the placement cannot be started, or the store cannot be written to.
@@ -166,25 +172,27 @@ impl Server {
     }
 
     /// Shuts the server down: refuses new runs, and waits up to `grace` for the runs in progress.
-    /// Within that time, facts are distilled from the open sessions whose settings say so.
+    /// Within that time, facts are distilled from the open sessions whose settings ask for it.
     ///
-    /// After that, a run of a live session is interrupted: its log has it, and `continue` resumes
-    /// it in the next process. A run of `/api/agent-chat` is aborted, and its client gets an
-    /// `error` frame. Then all streams of events end.
+    /// After that, a run of a live session is interrupted. Its log records this, and `continue`
+    /// resumes it in the next process. A run of `/api/agent-chat` is aborted, and its client gets
+    /// an `error` frame. Then all streams of events end.
     ///
-    /// A worker of a cluster hands its sessions over instead, each between two turns: other workers
-    /// continue them.
+    /// A worker of a cluster hands its sessions over instead, each between two turns, and other
+    /// workers continue them.
     ///
     /// [`serve`](crate::serve) calls it. An app that mounts [`router`](crate::router) should call
-    /// it when it shuts down. If its future is dropped, new runs are still refused, but the streams
-    /// stay open.
+    /// it when it shuts down.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, new runs are still refused, but the streams stay open.
     pub async fn drain(&self, grace: Duration) {
         let shared = self.shared();
         shared.drain.start();
         #[cfg(feature = "cluster")]
         if let Some(cluster) = shared.cluster.joined() {
             let unused = tokio::time::timeout(grace, shared.runs.unused());
-            let _ = tokio::join!(cluster.drain(grace), unused); // what is left is interrupted
+            let _ = tokio::join!(cluster.drain(grace), unused); // the rest is interrupted
             return shared.drain.finish();
         }
         shared.live.note_end().await;
@@ -204,7 +212,7 @@ impl Server {
         shared.drain.finish();
     }
 
-    /// Returns the parts of the server.
+    /// Returns the shared state.
     pub(crate) fn shared(&self) -> &Shared {
         &self.0
     }

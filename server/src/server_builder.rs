@@ -1,4 +1,4 @@
-//! [`ServerBuilder`]: how a server is configured.
+//! [`ServerBuilder`]: the configuration of a server.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -39,16 +39,16 @@ use crate::server::{Server, Shared};
 use crate::settings::{CustomSetting, SessionSettings};
 use crate::telemetry::ServerTelemetry;
 
-/// Configures a [`Server`].
+/// Builder for a [`Server`].
 #[must_use = "call build()"]
 pub struct ServerBuilder {
     agents: Agents,
-    /// A name that two agents have.
+    /// A name shared by two agents.
     duplicate: Option<String>,
-    /// Whether an agent has an empty name.
+    /// `true` if an agent has an empty name.
     has_unnamed: bool,
     users: Users,
-    /// The first mistake in the tokens.
+    /// The first error in the tokens.
     bad_user: Option<ConfigError>,
     policy: Arc<dyn AccessPolicy>,
     daily_budget: Budget,
@@ -70,7 +70,7 @@ pub struct ServerBuilder {
 }
 
 impl Server {
-    /// Starts to configure a server whose live sessions are in this store.
+    /// Returns a builder for a server whose live sessions are in this store.
     pub fn builder(store: impl SessionStore + 'static) -> ServerBuilder {
         ServerBuilder::new(Arc::new(store))
     }
@@ -106,8 +106,8 @@ impl ServerBuilder {
         }
     }
 
-    /// Exports spans and metrics of all sessions. A run is a part of the trace that the headers
-    /// `traceparent` and `tracestate` of its request name.
+    /// Exports spans and metrics of all sessions. A run belongs to the trace in the headers
+    /// `traceparent` and `tracestate` of its request.
     #[cfg(feature = "otel")]
     #[cfg_attr(docsrs, doc(cfg(feature = "otel")))]
     pub fn telemetry(mut self, telemetry: loopwright_otel::Telemetry) -> Self {
@@ -115,29 +115,28 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the default maximum of runs of one client; see [`ServerBuilder::max_runs`].
+    /// Default maximum number of runs per client; see [`ServerBuilder::max_runs`].
     pub const RUNS_PER_CLIENT: usize = limits::RUNS_PER_CLIENT;
-    /// Sets the default maximum of runs of all clients; see [`ServerBuilder::max_runs`].
+    /// Default maximum number of runs of all clients; see [`ServerBuilder::max_runs`].
     pub const RUNS: usize = limits::RUNS;
-    /// Sets the default maximum of connections of one client; see
-    /// [`ServerBuilder::max_connections`].
+    /// Default maximum number of connections per client; see [`ServerBuilder::max_connections`].
     pub const CONNECTIONS_PER_CLIENT: usize = limits::CONNECTIONS_PER_CLIENT;
-    /// Sets the default maximum of a body's size, 4 MiB; see [`ServerBuilder::max_body`].
+    /// Default maximum size of a body, 4 MiB; see [`ServerBuilder::max_body`].
     pub const BODY_BYTES: usize = limits::BODY_BYTES;
-    /// Sets the default maximum of open sessions; see [`ServerBuilder::max_open_sessions`].
+    /// Default maximum number of open sessions; see [`ServerBuilder::max_open_sessions`].
     pub const OPEN_SESSIONS: usize = limits::OPEN_SESSIONS;
-    /// Sets the default maximum of a run's time, a day; see [`ServerBuilder::run_budget`].
+    /// Default maximum time of a run, a day; see [`ServerBuilder::run_budget`].
     pub const RUN_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
     /// Sets the operator's token, which clients send as `Authorization: Bearer TOKEN` to a
-    /// [served](crate::serve) server. Whoever has it may do everything.
+    /// [served](crate::serve) server. Its owner may do everything.
     pub fn token(self, token: impl AsRef<str>) -> Self {
         self.user(token, Caller::operator())
     }
 
-    /// Adds a caller with a token, which a client sends as `Authorization: Bearer TOKEN` to a
-    /// [served](crate::serve) server. What the caller may do is for the
-    /// [policy](ServerBuilder::policy) to say.
+    /// Adds a caller with a token, which clients send as `Authorization: Bearer TOKEN` to a
+    /// [served](crate::serve) server. The [policy](ServerBuilder::policy) decides what the caller
+    /// may do.
     pub fn user(mut self, token: impl AsRef<str>, caller: Caller) -> Self {
         let added = self.users.add(token.as_ref(), caller);
         self.bad_user = self.bad_user.or(added.err());
@@ -160,7 +159,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Accepts the tokens of an OpenID Connect provider too, on a [served](crate::serve) server.
+    /// Also accepts the tokens of an OpenID Connect provider, on a [served](crate::serve) server.
     #[cfg(feature = "jwt")]
     pub fn jwt(mut self, users: JwtUsers) -> Self {
         let set = self.users.set_jwt(users);
@@ -168,21 +167,21 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets what callers may do. Defaults to [`OwnerPolicy`].
+    /// Sets the policy that decides what callers may do. Defaults to [`OwnerPolicy`].
     pub fn policy(mut self, policy: impl AccessPolicy + 'static) -> Self {
         self.policy = Arc::new(policy);
         self
     }
 
-    /// Adds a name, without a port, that clients may call a [served](crate::serve) server by,
-    /// besides its address and `localhost`: the name of a proxy in front of it, for example.
+    /// Adds a name, without a port, by which clients may address a [served](crate::serve) server,
+    /// besides its address and `localhost`. An example is the name of a proxy in front of it.
     pub fn host(mut self, name: impl Into<String>) -> Self {
         self.hosts.push(name.into());
         self
     }
 
-    /// Lets pages of another origin use a [served](crate::serve) server, such as
-    /// `https://app.example.org`: their requests are accepted, and answered as CORS demands,
+    /// Lets pages of another origin, such as `https://app.example.org`, use a
+    /// [served](crate::serve) server. Their requests are accepted, and answered as CORS demands,
     /// preflights included. Such a page has to send the [token](ServerBuilder::token), which is
     /// therefore required.
     pub fn origin(mut self, origin: impl Into<String>) -> Self {
@@ -190,11 +189,11 @@ impl ServerBuilder {
         self
     }
 
-    /// Adds an agent, by the name that sessions are stored with. The first one is that of sessions
-    /// and requests that name none. At least one is required.
+    /// Adds an agent with the name that its sessions are stored with. Sessions and requests that
+    /// name no agent use the first one. At least one is required.
     ///
-    /// A session whose agent this server does not have can only be read here: it is neither
-    /// changed nor deleted.
+    /// A session whose agent this server does not have can only be read here, neither changed nor
+    /// deleted.
     pub fn agent(
         mut self,
         name: impl Into<Arc<str>>,
@@ -208,21 +207,21 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets where agents get the models from that sessions and requests name; see
+    /// Sets the source of the models that sessions and requests name; see
     /// [`AgentSetup::model`](crate::AgentSetup::model).
     pub fn models(mut self, models: impl Models + 'static) -> Self {
         self.agents.set_models(Arc::new(models));
         self
     }
 
-    /// Sets the settings of sessions that leave them out, such as the model and its address. They
+    /// Sets defaults for settings that sessions leave out, such as the model and its address. They
     /// are not stored with the sessions.
     pub fn defaults(mut self, settings: SessionSettings) -> Self {
         self.agents.set_defaults(settings);
         self
     }
 
-    /// Adds a setting of the app to those of sessions, which agents read with
+    /// Adds one of the app's own settings to the settings of sessions. Agents read it with
     /// [`AgentSetup::custom`](crate::AgentSetup::custom). Clients choose its value under `custom`
     /// of a session's settings, unless it is [`host_only`](CustomSetting::host_only).
     pub fn setting(mut self, setting: CustomSetting) -> Self {
@@ -231,138 +230,141 @@ impl ServerBuilder {
     }
 
     /// Sets the system prompt that [`AgentSetup::system`](crate::AgentSetup::system) returns for
-    /// sessions that have none of their own: a text, or a function of the setup. Sessions of a
-    /// coding agent that has no prompt of its own have it too.
+    /// sessions without one of their own: a text, or a function of the setup. A coding agent
+    /// without its own prompt uses it too.
     pub fn system(mut self, prompt: impl Into<SystemPrompt>) -> Self {
         self.agents.set_system(prompt.into());
         self
     }
 
-    /// Sets the principal of the operator: the [`Principal`] of requests that no token and no layer
-    /// of the host names, and of the sessions that belong to nobody, for tools and hooks. By
-    /// default there is none. Decisions of the operator do not name it: they name `operator` if
-    /// there are other [users](ServerBuilder::user), and else nobody.
+    /// Sets the principal of the operator. Tools and hooks see it as the [`Principal`] of sessions
+    /// without an owner, and of requests that neither a token nor a layer of the host names. It is
+    /// unset by default. The operator's decisions do not contain it: they name `operator` if there
+    /// are other [users](ServerBuilder::user), else nobody.
     pub fn principal(mut self, principal: Principal) -> Self {
         self.principal = Some(principal);
         self
     }
 
     /// Lets clients see and delete the facts about their [principal](ServerBuilder::principal),
-    /// under `/api/memory`. It does not give the facts to agents: `CodingAgentBuilder::long_term`
-    /// does.
+    /// under `/api/memory`. It does not give the facts to agents; use
+    /// `CodingAgentBuilder::long_term` for that.
     #[cfg(feature = "long-term")]
     pub fn long_term(mut self, memory: LongTerm) -> Self {
         self.long_term = Some(memory);
         self
     }
 
-    /// Sets the maximum size of a request's body, in bytes. Defaults to [`Self::BODY_BYTES`]. All
-    /// [together](Self::max_bodies) may have at least as many.
+    /// Sets the maximum size of a request's body, in bytes. Defaults to [`Self::BODY_BYTES`]. The
+    /// limit on [all bodies](Self::max_bodies) is at least as large.
     pub fn max_body(mut self, bytes: usize) -> Self {
         self.limits.body = bytes;
         self.limits.bodies = self.limits.bodies.max(bytes);
         self
     }
 
-    /// Sets the maximum size of all bodies together that are in memory while requests arrive and
-    /// are handled, in bytes. Defaults to 256 MiB.
+    /// Sets the maximum total size, in bytes, of all bodies in memory while requests arrive and are
+    /// handled. Defaults to 256 MiB.
     pub fn max_bodies(mut self, bytes: usize) -> Self {
         self.limits.bodies = bytes;
         self
     }
 
     /// Sets the maximum number of connections of one client's address to a [served](crate::serve)
-    /// server. Defaults to [`Self::CONNECTIONS_PER_CLIENT`]; all clients together may have 16,384.
-    /// Each stream of events is a connection. Over HTTP/2 each request in progress counts like one
-    /// more connection. Some more connections are for requests to `/healthz` and `/readyz` only.
+    /// server. Defaults to [`Self::CONNECTIONS_PER_CLIENT`]. All clients together may have 16,384.
+    ///
+    /// Each stream of events is a connection. Over HTTP/2 each request in progress counts as
+    /// another connection. Some more connections are reserved for requests to `/healthz` and
+    /// `/readyz`.
     pub fn max_connections(mut self, per_client: usize) -> Self {
         self.limits.connections_per_client = per_client;
         self
     }
 
-    /// Sets the maximum number of runs in progress, of requests and of live sessions: those of one
-    /// client's address (default: [`Self::RUNS_PER_CLIENT`]), and those of all clients
-    /// ([`Self::RUNS`]). A session that waits for a decision has no run in progress.
+    /// Sets the maximum number of runs in progress, of requests and of live sessions: per client
+    /// address (default: [`Self::RUNS_PER_CLIENT`]), and of all clients ([`Self::RUNS`]). A session
+    /// that waits for a decision has no run in progress.
     pub fn max_runs(mut self, per_client: usize, total: usize) -> Self {
         self.limits.runs_per_client = per_client;
         self.limits.runs = total;
         self
     }
 
-    /// Sets what each run may use at most, whatever the agent, the session or the request allows.
-    /// Defaults to [`Self::RUN_TIME`] and no bound of turns, tokens and cost besides those of the
-    /// agent. With a cost, requests to models without prices fail.
+    /// Sets the budget of each run, whatever the agent, the session or the request allows. Defaults
+    /// to [`Self::RUN_TIME`], with the agent's own limits for turns, tokens and cost. With a cost,
+    /// requests to models without prices fail.
     pub fn run_budget(mut self, budget: Budget) -> Self {
         self.agents.set_run_budget(budget);
         self
     }
 
-    /// Calls `report` for each action that becomes pending or is resolved, in this process or in
-    /// another one with the store: at least once if [`Server::report_actions`] runs. It must not
-    /// block.
+    /// Calls `report` for each action that becomes pending or is resolved, in this process or
+    /// another one with the same store. It is called at least once per change while
+    /// [`Server::report_actions`] runs. It must not block.
     pub fn on_action(mut self, report: impl Fn(&ActionChange) + Send + Sync + 'static) -> Self {
         self.on_action.push(Arc::new(report));
         self
     }
 
-    /// Sends each action that becomes pending or is resolved to an address.
+    /// Sends each action that becomes pending or is resolved to a URL.
     #[cfg(feature = "webhooks")]
     pub fn webhook(mut self, webhook: Webhook) -> Self {
         self.webhooks.push(webhook);
         self
     }
 
-    /// Sets the tokens and the cost that the sessions of a principal may use per day, in UTC; turns
-    /// and time of the budget are not counted. Unlimited by default. When they are used up, the
-    /// principal's sessions accept no more prompts, steers, follow-ups, continuations and
-    /// compactions, and `/api/agent-chat` no more requests to agents that have a model of their
-    /// own. Decisions are still accepted. Each model request is reserved before it is sent: a run
-    /// in progress ends with [`Limit::Shared`](loopwright_core::agent::Limit::Shared) instead of
-    /// its next request. The operator is not limited.
+    /// Sets the tokens and the cost that the sessions of a principal may use per day, in UTC. Turns
+    /// and time of the budget are ignored. Unlimited by default. The operator is not limited.
     ///
-    /// Near the end of the day, the requests of a principal wait for each other. So each process
+    /// When the budget is used up, the principal's sessions accept no more prompts, steers,
+    /// follow-ups, continuations and compactions. `/api/agent-chat` accepts no more requests to
+    /// agents that have a model of their own. Decisions are still accepted.
+    ///
+    /// Each model request is reserved before it is sent. A run in progress ends with
+    /// [`Limit::Shared`](loopwright_core::agent::Limit::Shared) instead of its next request. Near
+    /// the end of the budget, the requests of a principal wait for each other, so each process
     /// exceeds the budget by at most one request. Requests in progress in other processes count
     /// with the estimates in their logs, which have no output.
     ///
-    /// What sessions use is read from their logs. What such requests have used, and sessions that
-    /// were deleted, counts in this process only, until it ends, unless there is a
-    /// [directory](Self::daily_use) for it.
+    /// Usage is read from the logs of the sessions. The usage of deleted sessions and of requests
+    /// to `/api/agent-chat` counts only in this process, until it ends, unless it has a
+    /// [directory](Self::daily_use).
     pub fn daily_budget(mut self, budget: Budget) -> Self {
         self.daily_budget = budget;
         self
     }
 
-    /// Sets the directory in which the server keeps what counts for the
-    /// [daily budget](Self::daily_budget) and is in no log: it survives a restart, and servers with
-    /// the same store and directory count it together. There is a file for each day, and those of
-    /// earlier days are removed. The directory is created when it is needed.
+    /// Sets the directory for usage that counts for the [daily budget](Self::daily_budget) and is
+    /// in no log. It then survives a restart, and servers with the same store and directory count
+    /// it together. Each day has a file, and the files of earlier days are removed. The directory
+    /// is created on demand.
     pub fn daily_use(mut self, directory: impl Into<PathBuf>) -> Self {
         self.daily_use = Some(directory.into());
         self
     }
 
     /// Sets the maximum number of live sessions that are open at a time. Defaults to
-    /// [`Self::OPEN_SESSIONS`]. An unused session is closed to open another; if all are in use,
+    /// [`Self::OPEN_SESSIONS`]. An unused session is closed to open another one. If all are in use,
     /// requests are refused.
     pub fn max_open_sessions(mut self, sessions: usize) -> Self {
         self.limits.open_sessions = sessions;
         self
     }
 
-    /// Sets how long runs in progress may take to end when a [served](crate::serve) server shuts
-    /// down. Defaults to ten seconds.
+    /// Sets the grace period for runs in progress when a [served](crate::serve) server shuts down.
+    /// Defaults to ten seconds.
     pub fn grace(mut self, time: Duration) -> Self {
         self.limits.grace = time;
         self
     }
 
-    /// Makes the server a worker of a cluster: any number of servers with the same store, of which
-    /// each takes requests for every session, behind any proxy. The placement decides which of them
+    /// Makes the server a worker of a cluster: any number of servers with the same store, behind
+    /// any proxy. Each accepts requests for every session. The placement decides which of them
     /// opens a session.
     ///
-    /// If the workers have [addresses](ServerBuilder::cluster_address), streams of events have the
-    /// deltas of sessions that another one has open. A shutdown hands sessions over between two
-    /// turns.
+    /// If the workers have [addresses](ServerBuilder::cluster_address), streams of events contain
+    /// the deltas of sessions that other workers have open. A shutdown hands sessions over between
+    /// two turns.
     #[cfg(feature = "cluster")]
     pub fn cluster(mut self, placement: impl loopwright_durable::Placement) -> Self {
         self.cluster.placement = Some(Arc::new(placement));
@@ -370,8 +372,8 @@ impl ServerBuilder {
     }
 
     /// Sets the URL under which other workers of the [cluster](ServerBuilder::cluster) reach this
-    /// server, such as `http://10.0.0.7:7777`, and the token by which they know each other, which
-    /// all of them have. Its host is a [name](ServerBuilder::host) of the server.
+    /// server, such as `http://10.0.0.7:7777`, and the token that all workers share. The URL's host
+    /// becomes a [name](ServerBuilder::host) of the server.
     #[cfg(feature = "cluster")]
     pub fn cluster_address(mut self, url: impl Into<String>, token: Option<String>) -> Self {
         let url = url.into();
@@ -384,10 +386,10 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets what clients may ask for: models, addresses, approvals, budgets of sessions.
-    /// Defaults to [`OperatorRules::strict`] if there are [users](ServerBuilder::user), else to
-    /// [`OperatorRules::open`]: an app whose own layer names other users than its operator should
-    /// choose [`OperatorRules::strict`], and one that [`serve`](crate::serve)s other machines must
+    /// Sets the limits for clients: models, addresses, approvals, budgets of sessions. Defaults to
+    /// [`OperatorRules::strict`] if there are [users](ServerBuilder::user), else to
+    /// [`OperatorRules::open`]. An app whose own layer names other users than its operator should
+    /// choose [`OperatorRules::strict`]. A server that [`serve`](crate::serve)s other machines must
     /// choose.
     pub fn rules(mut self, rules: OperatorRules) -> Self {
         self.agents.set_rules(rules);
@@ -398,11 +400,14 @@ impl ServerBuilder {
     /// Builds the server. It does not listen yet.
     ///
     /// # Errors
-    /// Returns a [`ConfigError`] if there is no agent, if two have the same name or one has an
-    /// empty name, if a token has fewer than 16 characters or belongs to two callers, if the digest
-    /// of one has another form, if the address of an issuer has no https, if a webhook has no valid
-    /// address or secret, if an origin is none, if there are origins and no token, or if one of the
-    /// app's own settings or its default value is invalid.
+    /// Returns a [`ConfigError`] if:
+    ///
+    /// - there is no agent, two agents have the same name, or an agent has an empty name,
+    /// - a token has fewer than 16 characters or belongs to two callers, or a digest is not 64
+    ///   hexadecimal digits,
+    /// - the address of an issuer is not https, or a webhook has an invalid address or secret,
+    /// - an origin is invalid, or there are origins but no token,
+    /// - one of the app's own settings or its default value is invalid.
     pub fn build(mut self) -> Result<Server, ConfigError> {
         if !self.has_rules && self.users.has_others() {
             self.agents.set_rules(OperatorRules::strict());
@@ -426,7 +431,8 @@ impl ServerBuilder {
         let origins: Vec<HeaderValue> =
             self.origins.iter().map(|origin| read_origin(origin)).collect::<Result<_, _>>()?;
         if !origins.is_empty() && self.users.is_empty() {
-            // Otherwise any script of that page, from wherever it was loaded, could run commands.
+            // Without one, any script of that page, wherever it was loaded from, could run
+            // commands.
             let why = "Pages of other origins need a token: give one besides the origins.";
             return Err(ConfigError(why.into()));
         }

@@ -1,4 +1,4 @@
-//! What an agent is built from: the settings of a session, or those of one chat request.
+//! The input of an agent's construction: the settings of a session, or of one chat request.
 
 mod address;
 mod change;
@@ -19,11 +19,11 @@ pub(crate) use self::session::MAX_NAME_CHARS;
 pub use self::session::SessionSettings;
 use crate::json::{NOT_BLANK, or_default, whole_number};
 
-/// Describes the model of one chat request. Its `Debug` output has neither key nor headers.
+/// The model of one chat request. The `Debug` output has neither key nor headers.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LlmConfig {
-    /// The key.
+    /// The API key of the model's provider.
     pub api_key: Option<String>,
     /// The model's name, or `PROVIDER/NAME`.
     #[serde(deserialize_with = "or_default")]
@@ -47,9 +47,9 @@ pub struct LlmConfig {
 }
 
 impl LlmConfig {
-    /// Returns the id of the model, `PROVIDER/NAME`. The provider of a server at an address of the
-    /// client's is `custom`, unless the client says otherwise: it may use any names for its models,
-    /// also with a `/`.
+    /// Returns the id of the model, `PROVIDER/NAME`. For a server at a client's address, the
+    /// provider is `custom` unless the client names one. Such a server may use any names for its
+    /// models, even with a `/`.
     pub(crate) fn model_id(&self) -> String {
         let provider = non_empty(&self.provider);
         match provider.or_else(|| non_empty(&self.base_url).map(|_| "custom")) {
@@ -59,7 +59,7 @@ impl LlmConfig {
     }
 }
 
-/// Returns a text without the blanks around it, or `None` if nothing is left.
+/// Returns a text without surrounding blanks, or `None` if it is empty then.
 pub(crate) fn non_empty(text: &Option<String>) -> Option<&str> {
     text.as_deref().map(str::trim).filter(|text| !text.is_empty())
 }

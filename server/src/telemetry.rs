@@ -1,5 +1,5 @@
-//! [`ServerTelemetry`]: OpenTelemetry, if the host has set it up. Without the feature `otel`, it is
-//! never set up.
+//! [`ServerTelemetry`]: OpenTelemetry, if the host has set it up. Without the feature `otel` it
+//! does nothing.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use loopwright_core::{AgentHandle, RunContext};
 #[cfg(feature = "otel")]
 use loopwright_otel::{SessionTelemetry, Telemetry};
 
-/// Exports what sessions do, and connects their runs with the traces of requests.
+/// The export of the sessions' events, and the connection of their runs with the traces of
+/// requests.
 #[derive(Clone, Default)]
 pub(crate) struct ServerTelemetry {
     #[cfg(feature = "otel")]
@@ -19,11 +20,11 @@ pub(crate) struct ServerTelemetry {
 
 #[cfg(feature = "otel")]
 impl ServerTelemetry {
-    /// Returns the trace context that the headers of a request name.
+    /// Returns the trace context in the headers of a request.
     pub(crate) fn trace(&self, headers: &HeaderMap) -> Option<TraceContext> {
         self.telemetry.as_ref()?;
         let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
-        // Of two values neither is known to be the right one: W3C Trace Context §3.2.
+        // With two values, neither is known to be right: W3C Trace Context §3.2.
         let is_single = headers.get_all("traceparent").iter().count() == 1;
         let parent = header("traceparent").filter(|_| is_single)?;
         TraceContext::parse(parent, header("tracestate"))
@@ -38,12 +39,12 @@ impl ServerTelemetry {
         }
     }
 
-    /// Lets the stream of a new session have the events that are exported.
+    /// Adds the events to export to the stream of a new session.
     pub(crate) fn prepare(&self, cx: RunContext) -> RunContext {
         if self.telemetry.is_some() { cx.tree_events() } else { cx }
     }
 
-    /// Returns what exports the events of a session.
+    /// Returns the exporter of a session's events.
     pub(crate) fn session(&self, agent: &Arc<str>, state: &AgentState) -> ExportedSession {
         let telemetry = self.telemetry.as_ref();
         ExportedSession(telemetry.map(|telemetry| telemetry.session(agent.clone(), state)))
@@ -57,7 +58,7 @@ impl ServerTelemetry {
     }
 }
 
-/// Exports the events of a session and its sub-agents, if there is telemetry.
+/// The exporter of the events of a session and its sub-agents, if there is telemetry.
 pub(crate) struct ExportedSession(#[cfg(feature = "otel")] Option<SessionTelemetry>);
 
 impl ExportedSession {

@@ -1,4 +1,4 @@
-//! [`Day`]: what the sessions of a principal have used on a day, as their logs have it.
+//! [`Day`]: the usage of a principal's sessions on a day, according to their logs.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,39 +11,39 @@ use loopwright_core::{Memory, SessionStore};
 use super::permits::Reserved;
 use super::use_file::{StoredUse, Use, add, max};
 
-/// How many sessions are listed at a time.
+/// The number of sessions per page of a list.
 const PAGE_SESSIONS: usize = 100;
 
-/// What the sessions of a principal have used on a day.
+/// The usage of a principal's sessions on a day.
 #[derive(Default)]
 pub(super) struct Day {
     /// The start of the day, in milliseconds since 1970.
     pub(super) start: u64,
-    /// The sessions of this day, and those of their sub-agents that have not ended.
+    /// The sessions of this day, and the sessions of their sub-agents that have not ended.
     sessions: HashMap<Arc<str>, SessionUse>,
-    /// The sessions that work on since the day before.
+    /// The sessions that continue from the day before.
     followed: HashSet<Arc<str>>,
-    /// What requests without a session have used, unless a file has it.
+    /// The usage of requests without a session that is in no file.
     pub(super) requests: Use,
-    /// The sessions that are in memory alone.
+    /// The sessions that exist only in memory.
     runs: Vec<RunUse>,
 }
 
-/// What one session has used.
+/// The usage of one session.
 struct SessionUse {
-    /// The session as far as its log was read.
+    /// The session up to the last entry read.
     info: SessionInfo,
-    /// What it had used when the day began, or what a fork shares with its parent.
+    /// The usage before the day began, or before a fork left its parent.
     before: Use,
-    /// What was estimated for requests whose process has died.
+    /// The estimates of requests whose process has died.
     lost: Use,
-    /// What is estimated for requests that have not ended.
+    /// The estimates of requests that have not ended.
     open: HashMap<MessageId, Use>,
     /// The sessions of sub-agents that have not ended.
     children: HashMap<CallId, Arc<str>>,
 }
 
-/// What a session in memory has used.
+/// The usage of a session in memory.
 struct RunUse {
     memory: Arc<dyn Memory>,
     read: u64,
@@ -51,13 +51,13 @@ struct RunUse {
 }
 
 impl Day {
-    /// Begins another day. Requests in memory count on the day on which they end.
+    /// Starts another day. Requests in memory count on the day they end.
     pub(super) fn begin(&mut self, start: u64) {
         let runs = std::mem::take(&mut self.runs);
         *self = Day { start, runs, ..Day::default() };
     }
 
-    /// Reads what the logs of this principal's sessions have had since the last time.
+    /// Reads the new entries of the principal's sessions.
     pub(super) async fn update(
         &mut self,
         store: &dyn SessionStore,
@@ -69,7 +69,7 @@ impl Day {
             let page = store.sessions_page(&query).await?;
             for listed in &page.sessions {
                 if listed.changed < self.start {
-                    break 'pages; // and so are all that follow
+                    break 'pages; // all later sessions are older
                 }
                 self.read(store, listed).await?;
             }
@@ -95,12 +95,13 @@ impl Day {
         if known.is_some_and(|known| known.info.entries >= listed.entries) {
             return Ok(());
         }
-        // A store that copies the log of a fork does not say what is shared: then it counts twice.
+        // A store that copies the log of a fork does not report the shared part, which counts
+        // twice.
         let shared = listed.parent.as_ref().map_or(0, |(_, entries)| *entries);
         self.read_new(store, &listed.id, Some((self.start, shared))).await
     }
 
-    /// Counts what a session uses from now on, although it has not begun a run today.
+    /// Counts a session from now on, although it has not begun a run today.
     pub(super) async fn follow(
         &mut self,
         store: &dyn SessionStore,
@@ -116,8 +117,8 @@ impl Day {
         Ok(())
     }
 
-    /// Reads the sub-agents that have not ended, and theirs. Those that have ended are in the
-    /// account of their parents.
+    /// Reads the sub-agents that have not ended, recursively. The usage of ended ones is in their
+    /// parents' logs.
     async fn read_children(&mut self, store: &dyn SessionStore) -> Result<(), MemoryError> {
         let all = self.sessions.values().flat_map(|session| session.children.values());
         let mut unread: Vec<Arc<str>> = all.cloned().collect();
@@ -132,8 +133,8 @@ impl Day {
         Ok(())
     }
 
-    /// Reads the new entries of a session. With `earlier`, those before this time, and so many
-    /// first ones, do not count.
+    /// Reads the new entries of a session. `earlier` is a time and a number of entries: entries
+    /// before that time, and that many first entries, do not count.
     async fn read_new(
         &mut self,
         store: &dyn SessionStore,
@@ -142,7 +143,7 @@ impl Day {
     ) -> Result<(), MemoryError> {
         let from = self.sessions.get(id).map_or(0, |known| known.info.entries);
         let entries = match store.read(id, from).await {
-            Err(MemoryError::NoSession(_)) => return Ok(()), // it has not begun, or was deleted
+            Err(MemoryError::NoSession(_)) => return Ok(()), // not begun, or deleted
             entries => entries?,
         };
         let session =
@@ -163,30 +164,30 @@ impl Day {
         Ok(())
     }
 
-    /// Returns what a session and its sub-agents have used.
+    /// Returns the usage of a session and its sub-agents.
     pub(super) fn used_in_tree(&self, root: &str) -> Use {
         let own = self.sessions.iter().filter(|(id, _)| is_in_tree(id, root));
         own.fold((0, 0.0), |sum, (_, session)| add(sum, session.used()))
     }
 
-    /// Counts a session in memory, from this entry on.
+    /// Counts a session in memory, from entry `first` on.
     pub(super) fn start_run(&mut self, memory: Arc<dyn Memory>, first: u64) {
         self.runs.push(RunUse { memory, read: first, info: SessionInfo::new("") });
     }
 
-    /// Returns what a session in memory has used, which is no longer counted.
+    /// Stops counting a session in memory, and returns its usage.
     pub(super) async fn end_run(&mut self, memory: &Arc<dyn Memory>) -> Use {
         let Some(at) = self.runs.iter().position(|run| Arc::ptr_eq(&run.memory, memory)) else {
             return Use::default();
         };
         let mut run = self.runs.swap_remove(at);
-        let _ = run.update().await; // in memory, it does not fail
+        let _ = run.update().await; // memory does not fail
         reported(&run.info)
     }
 
-    /// Returns the tokens and the cost of all sessions and requests. What the file says about a
-    /// session may be here as well. Requests in progress count with what their logs estimate,
-    /// unless it was reserved for them before the logs were read.
+    /// Returns the usage of all sessions and requests. A session that is in `stored` may also be in
+    /// the logs, and counts once. A request in progress counts with the estimate in its log, unless
+    /// `reserved` has a reservation made before the logs were read.
     pub(super) fn used(&self, stored: &StoredUse, reserved: &Reserved) -> Use {
         let logged = self.sessions.iter().map(|(id, session)| {
             let kept = stored.sessions.get(id).copied().unwrap_or_default();
@@ -203,7 +204,7 @@ impl Day {
     }
 }
 
-/// Returns whether a session is this one, or one of its sub-agents.
+/// Returns whether `id` is the session `root` or one of its sub-agents.
 fn is_in_tree(id: &str, root: &str) -> bool {
     id.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -219,7 +220,7 @@ impl SessionUse {
         }
     }
 
-    /// Counts an entry. Returns the session of the sub-agent that has ended with it.
+    /// Counts an entry. Returns the session of a sub-agent if the entry ends it.
     fn apply(&mut self, entry: &LogEntry) -> Option<Arc<str>> {
         self.info.apply(entry);
         match entry {
@@ -247,13 +248,13 @@ impl SessionUse {
         None
     }
 
-    /// Leaves out what it has used so far.
+    /// Excludes the usage so far.
     fn start_afresh(&mut self) {
         self.before = reported(&self.info);
         (self.lost, self.open) = Default::default();
     }
 
-    /// Returns what it has used today.
+    /// Returns the usage of today.
     fn used(&self) -> Use {
         let (tokens, cost) = reported(&self.info);
         add((tokens - self.before.0, cost - self.before.1), self.lost)
@@ -270,7 +271,7 @@ impl RunUse {
     }
 }
 
-/// Returns what providers have reported.
+/// Returns the usage that providers have reported.
 fn reported(session: &SessionInfo) -> Use {
     (session.usage.total(), session.cost)
 }

@@ -1,5 +1,4 @@
-//! [`Permits`]: what is reserved for the requests of a principal that are in progress in this
-//! process.
+//! [`Permits`]: the reservations for a principal's requests in progress in this process.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +9,7 @@ use tokio::sync::futures::Notified;
 
 use super::use_file::{Use, add};
 
-/// What is reserved for the requests of a principal that are in progress.
+/// The reservations for a principal's requests in progress.
 #[derive(Default)]
 pub(super) struct Permits {
     held: Mutex<Held>,
@@ -19,23 +18,23 @@ pub(super) struct Permits {
 
 #[derive(Default)]
 struct Held {
-    /// The number of the last one.
+    /// The number of the last reservation.
     last: u64,
-    /// The session of each, and what is reserved for it.
+    /// The session and the size of each reservation.
     by_number: HashMap<u64, (Arc<str>, Use)>,
 }
 
-/// A snapshot of the reservations, taken before the logs are read: a request that ends in between
-/// counts as what was reserved for it.
+/// A snapshot of the reservations, taken before the logs are read. A request that ends in between
+/// counts with its reservation.
 #[derive(Default)]
 pub(super) struct Reserved {
-    /// The sessions whose requests were in progress.
+    /// The sessions with requests in progress.
     pub(super) sessions: HashSet<Arc<str>>,
-    /// What was reserved for all of them.
+    /// The sum of the reservations.
     pub(super) all: Use,
 }
 
-/// Ends a reservation when it is dropped.
+/// A reservation, which ends when the permit is dropped.
 struct Permit {
     permits: Arc<Permits>,
     number: u64,
@@ -49,7 +48,7 @@ impl Drop for Permit {
 }
 
 impl Permits {
-    /// Reserves for a request.
+    /// Reserves usage for a request.
     pub(super) fn reserve(self: &Arc<Self>, session: &str, needed: Use) -> BudgetPermit {
         let mut held = self.held();
         held.last += 1;
@@ -58,7 +57,7 @@ impl Permits {
         Box::new(Permit { permits: self.clone(), number })
     }
 
-    /// Returns what is reserved now.
+    /// Returns the current reservations.
     pub(super) fn snapshot(&self) -> Reserved {
         let held = self.held();
         let mut reserved = Reserved::default();

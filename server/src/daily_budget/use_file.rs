@@ -1,8 +1,8 @@
-//! [`UseFiles`]: what no log says any more, in a file for each day, which all servers with a store
-//! share.
+//! [`UseFiles`]: the usage that no log contains any more, in one file per day. All servers with a
+//! store share the files.
 //!
-//! Lines are added and flushed with the lock of the file. A process that is killed leaves at most
-//! an incomplete line, which the next one ends and which is not read.
+//! Lines are added and flushed under the lock of the file. A process that is killed leaves at most
+//! one incomplete line. The next process ends that line, and readers skip it.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -16,21 +16,21 @@ use tokio::sync::Mutex;
 
 /// A day, in milliseconds.
 pub(super) const DAY: u64 = 24 * 60 * 60 * 1000;
-/// The ends of the names of the files, after the number of the day since 1970.
+/// The extension of the files. The name before it is the number of the day since 1970.
 const EXTENSION: &str = "jsonl";
-/// How many days files are kept.
+/// The number of days that files are kept.
 const MAX_DAYS: u64 = 2;
 
-/// Tokens, and a cost in US dollars.
+/// Usage: tokens, and a cost in US dollars.
 pub(super) type Use = (u64, f64);
 
-/// The files of a directory.
+/// The files of a directory, one per day.
 pub(super) struct UseFiles {
     directory: PathBuf,
     read: Arc<Mutex<ReadFile>>,
 }
 
-/// The file of a day, as far as it was read.
+/// The file of a day, up to the last complete line read.
 #[derive(Default)]
 struct ReadFile {
     day: u64,
@@ -38,19 +38,19 @@ struct ReadFile {
     uses: HashMap<Principal, StoredUse>,
 }
 
-/// What a principal has used on a day and no log says.
+/// The usage of a principal on a day that no log contains.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StoredUse {
     pub(super) requests: Use,
-    /// What deleted sessions had used. The log of one may be there, if its deletion failed.
+    /// The usage of deleted sessions. The log of one may still exist, if its deletion failed.
     pub(super) sessions: HashMap<Arc<str>, Use>,
 }
 
-/// A line of a file.
+/// A line of a file, as JSON.
 #[derive(Serialize, Deserialize)]
 struct Line {
     principal: Principal,
-    /// The session that was deleted; `None` for a request without a session.
+    /// The deleted session; `None` for a request without a session.
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<Arc<str>>,
     tokens: u64,
@@ -58,7 +58,7 @@ struct Line {
 }
 
 impl UseFiles {
-    /// Uses the files of a directory, which is created when it is needed.
+    /// Uses the files of a directory, which is created on demand.
     pub(super) fn new(directory: PathBuf) -> Self {
         UseFiles { directory, read: Arc::default() }
     }
@@ -67,7 +67,7 @@ impl UseFiles {
         &self.directory
     }
 
-    /// Returns what the files say about a principal on the day that starts at this time.
+    /// Reads the usage of a principal on the day that starts at this time.
     pub(super) async fn of(&self, principal: &Principal, start: u64) -> io::Result<StoredUse> {
         let (path, day) = (self.path(start / DAY), start / DAY);
         let mut read = self.read.clone().lock_owned().await;
@@ -80,7 +80,7 @@ impl UseFiles {
         Ok(read.await?.uses.get(principal).cloned().unwrap_or_default())
     }
 
-    /// Adds what a principal has used, in a request, or in a session that is deleted.
+    /// Adds the usage of a principal: a request, or a deleted session.
     pub(super) async fn add(
         &self,
         principal: &Principal,
@@ -110,7 +110,7 @@ impl UseFiles {
 }
 
 impl ReadFile {
-    /// Reads the complete lines that were added to the file since the last time.
+    /// Reads the complete lines that were added to the file since the last read.
     fn update(&mut self, path: &Path) -> io::Result<()> {
         let mut file = match File::open(path) {
             Err(why) if why.kind() == ErrorKind::NotFound => return Ok(()),
@@ -120,7 +120,7 @@ impl ReadFile {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let Some(text) = line.strip_suffix(b"\n") else { break }; // it is being written
+            let Some(text) = line.strip_suffix(b"\n") else { break }; // incomplete
             self.length += line.len() as u64;
             match serde_json::from_slice(text) {
                 Ok(line) => self.apply(line),
@@ -145,12 +145,12 @@ impl ReadFile {
     }
 }
 
-/// Returns the sum.
+/// Returns the sum of two usages.
 pub(super) fn add(one: Use, other: Use) -> Use {
     (one.0.saturating_add(other.0), one.1 + other.1)
 }
 
-/// Returns the greater tokens, and the greater cost.
+/// Returns the greater token count and the greater cost.
 pub(super) fn max(one: Use, other: Use) -> Use {
     (one.0.max(other.0), one.1.max(other.1))
 }
@@ -164,12 +164,12 @@ fn append(path: &Path, text: &str) -> io::Result<()> {
         file.seek(SeekFrom::End(-1))?;
         file.read_exact(&mut last)?;
     }
-    let end = if last == [b'\n'] { "" } else { "\n" }; // of the line of a killed process
+    let end = if last == [b'\n'] { "" } else { "\n" }; // of a killed process's line
     file.write_all(format!("{end}{text}").as_bytes())?;
     file.sync_data()
 }
 
-/// Removes the files of earlier days. One that cannot be removed is only in the way.
+/// Removes the files of earlier days. A file that cannot be removed does no harm.
 fn remove_older(directory: &Path, day: u64) {
     for file in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = file.path();
@@ -190,7 +190,7 @@ fn create(directory: &Path) -> io::Result<()> {
     builder.create(directory)
 }
 
-/// Flushes the names of the files of a directory, where the system can.
+/// Flushes the names in a directory, where the system can.
 fn sync(directory: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
 }
@@ -214,8 +214,8 @@ async fn blocking<T: Send + 'static>(
 mod tests {
     use super::*;
 
-    /// C307: Two servers read what each of them has added, and the line of a killed one is left
-    /// out; files of earlier days are removed.
+    /// C307: Two servers read each other's additions, and skip the line of a killed server. Files
+    /// of earlier days are removed.
     #[tokio::test]
     async fn servers_share_the_file_of_a_day() {
         let folder = tempfile::tempdir().unwrap();

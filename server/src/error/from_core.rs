@@ -1,4 +1,4 @@
-//! The errors of a session and of its store as the API reports them.
+//! Conversions of the errors of sessions and stores into API errors.
 
 use loopwright_core::agent::{AgentError, InputError};
 use loopwright_core::log::MemoryError;

@@ -9,7 +9,7 @@ use loopwright_core::message::Usage;
 /// The upper bounds of a histogram's buckets, in seconds.
 pub(super) const BUCKETS: [f64; 12] =
     [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0];
-/// The maximum number of pairs of an agent and a model: clients name models. Further pairs are
+/// Maximum number of pairs of an agent and a model. Clients name models, so further pairs are
 /// counted as `other`.
 const MAX_RUN_SERIES: usize = 100;
 
@@ -21,25 +21,25 @@ pub(super) struct Counters {
     pub(super) by_source: BTreeMap<Source, RunCounters>,
     pub(super) tool_calls: BTreeMap<(String, String), u64>,
     pub(super) tool_seconds: Histogram,
-    /// By status.
+    /// The number of responses by status.
     pub(super) requests: BTreeMap<u16, u64>,
-    /// By kind.
+    /// The number of refusals by kind.
     pub(super) refusals: BTreeMap<String, u64>,
 }
 
-/// Who does the runs that are counted: an agent, and its model as `PROVIDER/NAME`.
+/// The origin of counted runs: an agent, and its model as `PROVIDER/NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Source {
     pub(crate) agent: Arc<str>,
     pub(crate) model: Arc<str>,
 }
 
-/// Those of the runs of one agent with one model.
+/// The counters of one agent's runs with one model.
 #[derive(Default)]
 pub(super) struct RunCounters {
-    /// By status.
+    /// The number of runs by status.
     pub(super) runs: BTreeMap<String, u64>,
-    /// How often a session was held for a person.
+    /// The number of times that a session was held for a person.
     pub(super) held: u64,
     pub(super) tokens: Usage,
     pub(super) cost: f64,
@@ -61,7 +61,7 @@ impl Counters {
     }
 }
 
-/// How many times are at most as long as each bound.
+/// A cumulative histogram of durations: the number of durations up to each bound.
 #[derive(Default)]
 pub(super) struct Histogram {
     pub(super) buckets: [u64; BUCKETS.len()],
@@ -70,7 +70,7 @@ pub(super) struct Histogram {
 }
 
 impl Histogram {
-    /// Counts a time.
+    /// Counts a duration.
     pub(super) fn observe(&mut self, time: Duration) {
         let seconds = time.as_secs_f64();
         self.count += 1;

@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 use super::counters::{BUCKETS, Counters, Histogram, RunCounters, Source};
 
-/// The text, while it is written.
+/// A text in this format, under construction.
 #[derive(Default)]
 pub(super) struct TextFormat(String);
 
@@ -89,7 +89,7 @@ impl TextFormat {
         }
     }
 
-    /// Writes a histogram, without its head.
+    /// Writes a histogram, without its `HELP` and `TYPE` lines.
     pub(super) fn histogram(&mut self, name: &str, labels: &[(&str, &str)], histogram: &Histogram) {
         let bucket = format!("{name}_bucket");
         let mut sample = |bound: &str, count| {

@@ -1,4 +1,4 @@
-//! [`Addresses`]: where clients may send requests to.
+//! [`Addresses`]: the addresses that clients may send requests to.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ use crate::error::ConfigError;
 pub(crate) struct Addresses {
     all: bool,
     networks: Vec<IpNet>,
-    /// Hosts in lower case, as URLs have them, each with a port unless all ports are allowed.
+    /// Hosts in lower case, as in URLs. `None` allows all ports.
     hosts: Vec<(String, Option<u16>)>,
 }
 
@@ -26,7 +26,7 @@ impl Addresses {
         Addresses { all: false, networks: Vec::new(), hosts: Vec::new() }
     }
 
-    /// Reads the addresses that are allowed besides public ones.
+    /// Parses the addresses that are allowed besides public ones.
     pub(super) fn parse<T: AsRef<str>>(
         texts: impl IntoIterator<Item = T>,
     ) -> Result<Self, ConfigError> {
@@ -61,13 +61,13 @@ impl Addresses {
     }
 }
 
-/// Reads an IP address, or a network.
+/// Parses an IP address or a network.
 pub(super) fn network(text: &str) -> Option<IpNet> {
     let address = |text: &str| text.parse::<IpAddr>().ok().map(|ip| ip.to_canonical().into());
     text.parse::<IpNet>().ok().map(|network| network.trunc()).or_else(|| address(text))
 }
 
-/// Reads `HOST` or `HOST:PORT`.
+/// Parses `HOST` or `HOST:PORT`.
 fn host(text: &str) -> Result<(String, Option<u16>), ConfigError> {
     let invalid = || {
         let why = format!(

@@ -1,4 +1,4 @@
-//! [`Proxies`]: whose word counts about where a request comes from.
+//! [`Proxies`]: the proxies whose `X-Forwarded-For` is trusted.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,10 +8,10 @@ use ipnet::IpNet;
 use super::addresses::network;
 use crate::error::ConfigError;
 
-/// The header with the addresses that a request came through, the last one nearest.
+/// The header with the addresses that a request came through, the nearest one last.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// The proxies whose `X-Forwarded-For` counts.
+/// The proxies whose `X-Forwarded-For` is trusted.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Proxies(Vec<IpNet>);
 
@@ -41,8 +41,8 @@ impl Proxies {
         self.0.iter().any(|network| network.contains(&ip))
     }
 
-    /// Returns the address of a client: that of the connection, unless it is a proxy's; then the
-    /// last one in the header that is not a proxy's. What a client wrote stands before that.
+    /// Returns the address of a client: the connection's, or, if it is a proxy's, the last one in
+    /// the header that is not a proxy's. Any text from the client comes before that.
     pub(super) fn client_address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut nearest = peer;
         if !self.has(nearest) {
@@ -61,7 +61,7 @@ impl Proxies {
     }
 }
 
-/// Reads an address, which some proxies write with a port or in brackets.
+/// Parses an address, which some proxies write with a port or in brackets.
 fn address(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
@@ -72,7 +72,7 @@ fn address(text: &str) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    /// The client is the last hop that no proxy is, whatever it has written itself.
+    /// The client is the last hop that is not a proxy, whatever the client writes into the header.
     #[test]
     fn a_client_cannot_choose_its_address() {
         let proxies = Proxies::parse(["10.0.0.0/8", "::1"]).unwrap();

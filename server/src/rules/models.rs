@@ -1,10 +1,10 @@
-//! [`ModelPattern`]: the name of a model, or the start of names.
+//! [`ModelPattern`]: the name of a model, or a prefix of names.
 
 use std::fmt;
 
 use crate::error::ConfigError;
 
-/// The name of a model, or the start of names.
+/// The name of a model, or a prefix of names.
 #[derive(Debug, Clone)]
 pub(super) enum ModelPattern {
     Name(String),

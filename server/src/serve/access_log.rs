@@ -11,7 +11,7 @@ use crate::error::ApiError;
 use crate::observer::enum_name;
 use crate::server::Server;
 
-/// Logs a request when the head of its response is ready, without its query, and counts it.
+/// Logs a request without its query when the head of its response is ready, and counts it.
 pub(super) async fn log(State(server): State<Server>, request: Request, next: Next) -> Response {
     let start = Instant::now();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());

@@ -1,4 +1,4 @@
-//! [`Connection`]: HTTP/1.1, or HTTP/2 if the client begins with its preface, with the same bounds.
+//! [`Connection`]: an HTTP/1.1 or HTTP/2 connection. Both versions have the same limits.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -30,29 +30,29 @@ use crate::quota::{Client, Permit, Quota};
 use crate::routes::is_health_path;
 use crate::rules::OperatorRules;
 
-/// How long a client may take to send the head of a request, and how long a connection may have no
-/// request in progress.
+/// Timeout for the head of a request, and for a connection without requests in progress.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// The same for a connection that can only ask for the server's health.
+/// The same timeout for a connection that can only ask for the server's health.
 const HEALTH_HEAD_TIMEOUT: Duration = Duration::from_secs(2);
-/// The maximum size of a head.
+/// Maximum size of a head.
 const MAX_HEAD_BYTES: u32 = 64 * 1024;
-/// The maximum number of headers.
+/// Maximum number of headers.
 const MAX_HEADERS: usize = 100;
-/// The maximum number of requests of an HTTP/2 connection that are in progress.
+/// Maximum number of concurrent requests of an HTTP/2 connection.
 const MAX_STREAMS: u32 = 100;
-/// How much of a body an HTTP/2 client may send before a route reads it.
+/// The number of bytes of a body that an HTTP/2 client may send before a route reads it.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
-/// How much of all bodies of an HTTP/2 connection may arrive before routes read them.
+/// The number of bytes of all bodies of an HTTP/2 connection that may arrive before routes read
+/// them.
 const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
 
-/// A connection that was accepted, and what its requests need.
+/// An accepted connection, and the data that its requests need.
 pub(super) struct Connection {
     pub(super) peer: SocketAddr,
     pub(super) routes: Router,
-    /// Requests over HTTP/2 and of trusted proxies count like connections.
+    /// The quota that HTTP/2 requests and requests of trusted proxies share with connections.
     pub(super) quota: Quota,
-    /// What requests for the server's health count for, once the quota is used up.
+    /// The quota for requests for the server's health, once the other quota is used up.
     pub(super) health_quota: Quota,
     pub(super) rules: Arc<OperatorRules>,
     pub(super) drain: Drain,
@@ -61,14 +61,14 @@ pub(super) struct Connection {
     pub(super) scope: Scope,
 }
 
-/// What the client of a connection may request.
+/// The requests that a connection allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     /// Any number of requests.
     All,
-    /// One request: the server is shutting down.
+    /// One request, because the server is shutting down.
     One,
-    /// One request for the server's health: the client has too many connections.
+    /// One request for the server's health, because the client has too many connections.
     Health,
 }
 
@@ -87,7 +87,7 @@ impl Connection {
         // Not a layer, which would build all routes again for each connection.
         let service = service_fn(move |mut request: Request<Incoming>| {
             let client = match is_proxy {
-                // Its port is not known.
+                // The port is unknown.
                 true => SocketAddr::new(self.rules.client_address(peer.ip(), request.headers()), 0),
                 false => peer,
             };
@@ -145,8 +145,8 @@ impl Connection {
         }
     }
 
-    /// Checks what hyper does not check of a request, and takes a permit if it `counts` like a
-    /// connection.
+    /// Makes the checks of a request that hyper does not make. Takes a permit if the request
+    /// `counts` like a connection.
     fn admit<B>(
         &self,
         request: &Request<B>,

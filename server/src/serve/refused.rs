@@ -9,23 +9,23 @@ use tokio::time::Instant;
 
 use crate::error::{ApiError, ErrorBody, ErrorKind, RETRY_AFTER_SECONDS};
 
-/// How often refused connections are logged.
+/// The minimum interval between two log lines about refused connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Warns of connections and requests that are refused, at most once in [`LOG_INTERVAL`]: they cost
-/// a client nothing. Clones share the count.
+/// A log of refused connections and requests, with at most one warning per [`LOG_INTERVAL`], since
+/// they cost a client nothing. Clones share the count.
 #[derive(Clone, Default)]
 pub(super) struct RefusedConnections(Arc<Mutex<Refusals>>);
 
 #[derive(Default)]
 struct Refusals {
     last: Option<Instant>,
-    /// How many were refused since then.
+    /// The number of refusals since the last warning.
     unreported: u64,
 }
 
 impl RefusedConnections {
-    /// Counts a refusal, and logs it unless one was logged a moment ago.
+    /// Counts a refusal, and logs it unless the last warning is recent.
     pub(super) fn warn(&self, client: IpAddr) {
         let mut refusals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         refusals.unreported += 1;

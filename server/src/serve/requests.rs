@@ -1,10 +1,10 @@
-//! [`Requests`]: the requests of a connection that are in progress.
+//! [`Requests`]: a connection's requests in progress.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Counts the requests of a connection. Clones share the counts.
+/// A counter of a connection's requests. Clones share the counts.
 #[derive(Clone, Default)]
 pub(super) struct Requests(watch::Sender<Counts>);
 
@@ -14,11 +14,11 @@ struct Counts {
     in_progress: usize,
 }
 
-/// Counts as a request in progress until it is dropped, which is when its response was sent.
+/// A request in progress. It ends when the guard is dropped, after its response was sent.
 pub(super) struct RequestGuard(watch::Sender<Counts>);
 
 impl Requests {
-    /// Counts a request that has arrived.
+    /// Counts a new request.
     pub(super) fn begin(&self) -> RequestGuard {
         self.0.send_modify(|counts| {
             counts.started += 1;

@@ -1,4 +1,4 @@
-//! [`ResponseBody`]: a body that says whether its client takes it.
+//! [`ResponseBody`]: a body that records whether its client reads it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use super::requests::RequestGuard;
 use super::stream_executor::{Progress, progress};
 use crate::quota::Permit;
 
-/// The maximum size of a part that is given to an HTTP/2 connection, which keeps a part until the
-/// client has room for it.
+/// Maximum size of a part for an HTTP/2 connection, which keeps a part until the client has room
+/// for it.
 const MAX_PART_BYTES: usize = 16 * 1024;
 
 type Part = Result<Frame<Bytes>, axum::Error>;
@@ -20,9 +20,9 @@ type Part = Result<Frame<Bytes>, axum::Error>;
 /// The body of a response, in parts that a slow client can hold up one by one.
 pub(super) struct ResponseBody {
     body: Body,
-    /// What remains of the last frame of `body`.
+    /// The rest of the last frame of `body`.
     rest: Bytes,
-    /// `None` for HTTP/1.1, which has a timeout for writes.
+    /// The progress over HTTP/2. `None` for HTTP/1.1, which has a timeout for writes.
     progress: Option<Arc<Progress>>,
     _held: (RequestGuard, Option<Permit>),
 }

@@ -1,9 +1,9 @@
-//! [`StreamExecutor`]: runs the requests of HTTP/2 connections, and ends those whose client takes
-//! nothing.
+//! [`StreamExecutor`]: runs the requests of HTTP/2 connections, and ends those whose client stops
+//! reading.
 //!
 //! A client can hold up one request of a connection and read the others, so a timeout for writes to
 //! the connection is not enough. hyper asks a body for its next part only when the client has room
-//! for it: a body that has returned a part and was not asked again waits for the client.
+//! for it. A body that has returned a part and is not asked again is waiting for the client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,19 +16,20 @@ tokio::task_local! {
     static PROGRESS: Arc<Progress>;
 }
 
-/// Spawns the tasks of an HTTP/2 connection: each handles one request and sends its response.
+/// An executor for the tasks of an HTTP/2 connection. Each handles one request and sends its
+/// response.
 #[derive(Clone, Copy)]
 pub(super) struct StreamExecutor;
 
-/// What a request's body has been asked for.
+/// The progress of a response's body.
 #[derive(Default)]
 pub(super) struct Progress {
     polls: AtomicU64,
-    /// Whether the body has returned a part, and was not asked for the next one.
+    /// `true` if the body has returned a part, and was not asked for the next one.
     waits_for_client: AtomicBool,
 }
 
-/// Returns the progress of the request that this task handles, if it is one over HTTP/2.
+/// Returns the progress of the request that this task handles, if it is an HTTP/2 request.
 pub(super) fn progress() -> Option<Arc<Progress>> {
     PROGRESS.try_with(Arc::clone).ok()
 }
@@ -40,7 +41,7 @@ impl Progress {
         self.waits_for_client.store(is_ready, Ordering::Relaxed);
     }
 
-    /// Resolves when the client has taken nothing for [`WRITE_TIMEOUT`] to twice that time.
+    /// Resolves when the client has read nothing for [`WRITE_TIMEOUT`] to twice that time.
     async fn stalled(&self) {
         let mut seen = None;
         loop {

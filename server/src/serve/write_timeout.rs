@@ -1,4 +1,4 @@
-//! A bound on how long a client may keep the server from writing.
+//! A timeout for writes that a client holds up.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::io::AsyncWrite;
 use tokio_io_timeout::TimeoutWriter;
 
-/// How long a client may receive nothing while the server has something to send.
+/// Maximum time that a client may receive nothing while the server has something to send.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Makes writes fail with [`TimedOut`](std::io::ErrorKind::TimedOut) when the client has not
-/// received anything for this long.
+/// Makes writes fail with [`TimedOut`](std::io::ErrorKind::TimedOut) when the client has received
+/// nothing for this long.
 pub(super) fn with_write_timeout<S: AsyncWrite>(
     stream: S,
     timeout: Duration,

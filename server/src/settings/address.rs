@@ -1,6 +1,6 @@
-//! Addresses of model servers, as they are stored with a session.
+//! Addresses of model servers, in the form stored with a session.
 
-/// Words that occur in the names of query parameters with credentials.
+/// Words in the names of query parameters that contain credentials.
 const CREDENTIAL_WORDS: [&str; 6] = ["key", "token", "secret", "auth", "password", "sig"];
 
 /// Returns an address without a user, a password, or query parameters that look like credentials.

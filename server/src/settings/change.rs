@@ -1,4 +1,4 @@
-//! [`SettingsChange`]: what clients change in the settings of a session.
+//! [`SettingsChange`]: a client's changes to the settings of a session.
 
 use std::borrow::Cow;
 
@@ -10,8 +10,8 @@ use super::SessionSettings;
 use crate::error::ApiError;
 use crate::json::{json_at, pointer_to};
 
-/// The settings that can change, by their names in JSON. The others make a session what it is: its
-/// agent, its directory, its loop.
+/// The settings that can change, by their names in JSON. The others are the identity of a session:
+/// its agent, its directory, its loop.
 const CHANGEABLE: [&str; 9] = [
     "name",
     "model",
@@ -24,21 +24,22 @@ const CHANGEABLE: [&str; 9] = [
     CUSTOM,
 ];
 
-/// The setting that holds the values of the app's own settings, each of which can change.
+/// The setting that contains the values of the app's own settings, each of which can change.
 const CUSTOM: &str = "custom";
 
-/// Holds new values for settings of a session. Values have the types of [`SessionSettings`].
+/// New values for settings of a session. They have the types of [`SessionSettings`].
 #[derive(Default, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct SettingsChange(Map<String, Value>);
 
 impl SettingsChange {
-    /// Returns a change of the name.
+    /// Creates a change of the name.
     pub(crate) fn name(name: String) -> Self {
         SettingsChange(Map::from_iter([("name".to_owned(), name.into())]))
     }
 
-    /// Returns changed settings. An address belongs to its model, and is removed with it.
+    /// Returns the changed settings. An address belongs to its model, and is removed when the model
+    /// changes.
     pub(crate) fn apply(self, settings: &SessionSettings) -> Result<SessionSettings, ApiError> {
         let fixed = self.0.keys().find(|name| !CHANGEABLE.contains(&name.as_str()));
         if let Some(name) = fixed {
@@ -71,7 +72,7 @@ impl JsonSchema for SettingsChange {
         "SettingsChange".into()
     }
 
-    /// Returns those of [`SessionSettings`].
+    /// Returns the changeable properties of [`SessionSettings`].
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = SessionSettings::json_schema(generator);
         if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!(other, json!({ "model": "a/c" }));
     }
 
-    /// C279: what was stored before there was a bound can stay, but not be set.
+    /// C279: A longer value from before the limit can stay, but cannot be set.
     #[test]
     fn names_and_models_have_a_maximum_length() {
         for (setting, max) in [("name", 200), ("model", 500)] {

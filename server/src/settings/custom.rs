@@ -1,4 +1,4 @@
-//! [`CustomSetting`]: a setting that an app adds to those of its sessions.
+//! [`CustomSetting`]: a setting that an app adds to the settings of its sessions.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use crate::json::{MAX_POSITION, NOT_BLANK, json_at, pointer_to};
 /// The values of custom settings, by their names.
 pub(crate) type CustomValues = BTreeMap<String, Value>;
 
-/// Describes a setting that an app adds to those of its sessions.
+/// A setting that an app adds to the settings of its sessions.
 ///
 /// Its values are in [`SessionSettings::custom`](crate::SessionSettings::custom), and thus stored
-/// with sessions; clients of a server choose them under `custom` of the settings. An agent reads
+/// with sessions. Clients of a server choose them under `custom` of the settings. An agent reads
 /// them with [`AgentSetup::custom`](crate::AgentSetup::custom).
 ///
-/// Values are visible to everyone who may read the session: a key or a password is no setting.
+/// Everyone who may read the session sees the values, so a setting must not be a key or a password.
 ///
 /// ```
 /// use loopwright_server::CustomSetting;
@@ -36,7 +36,7 @@ pub struct CustomSetting {
     is_host_only: bool,
 }
 
-/// Selects the type of a [`CustomSetting`].
+/// The type of a [`CustomSetting`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SettingKind {
@@ -46,7 +46,7 @@ pub enum SettingKind {
     Switch,
     /// A whole number, between -2^53 and 2^53.
     Integer,
-    /// A number.
+    /// A number, whole or not.
     Number,
     /// One of these words.
     Choice(Vec<String>),
@@ -58,28 +58,28 @@ impl CustomSetting {
         CustomSetting { name, help, kind, default: None, is_host_only: false }
     }
 
-    /// Describes a text. The name consists of words of lower-case letters and digits, with `-`
-    /// between them; `help` is a line that says what the setting is for.
+    /// Creates a text setting. The name consists of words of lower-case letters and digits, with
+    /// `-` between them. `help` is a line that explains the setting.
     pub fn text(name: impl Into<String>, help: impl Into<String>) -> Self {
         CustomSetting::new(name, help, SettingKind::Text)
     }
 
-    /// Describes a boolean, `false` by default.
+    /// Creates a boolean setting, `false` by default.
     pub fn switch(name: impl Into<String>, help: impl Into<String>) -> Self {
         CustomSetting::new(name, help, SettingKind::Switch).default(false)
     }
 
-    /// Describes a whole number, between -2^53 and 2^53.
+    /// Creates a setting with a whole number between -2^53 and 2^53.
     pub fn integer(name: impl Into<String>, help: impl Into<String>) -> Self {
         CustomSetting::new(name, help, SettingKind::Integer)
     }
 
-    /// Describes a number.
+    /// Creates a setting with a number.
     pub fn number(name: impl Into<String>, help: impl Into<String>) -> Self {
         CustomSetting::new(name, help, SettingKind::Number)
     }
 
-    /// Describes one of several words.
+    /// Creates a setting with one of several words.
     pub fn choice<W: Into<String>>(
         name: impl Into<String>,
         help: impl Into<String>,
@@ -95,8 +95,8 @@ impl CustomSetting {
         self
     }
 
-    /// Keeps clients of a server from choosing the value: the operator does, and the user of a
-    /// terminal.
+    /// Prevents clients of a server from choosing the value. Only the operator and the user of a
+    /// terminal choose it.
     pub fn host_only(mut self) -> Self {
         self.is_host_only = true;
         self
@@ -107,7 +107,7 @@ impl CustomSetting {
         &self.name
     }
 
-    /// Returns the line that says what the setting is for.
+    /// Returns the line that explains the setting.
     pub fn help(&self) -> &str {
         &self.help
     }
@@ -122,7 +122,7 @@ impl CustomSetting {
         self.default.as_ref()
     }
 
-    /// Describes the valid values, such as `true or false`.
+    /// Returns a description of the valid values, such as `true or false`.
     pub fn allowed(&self) -> String {
         match &self.kind {
             SettingKind::Text => "a text that is not blank".into(),
@@ -135,7 +135,7 @@ impl CustomSetting {
         }
     }
 
-    /// Returns a value in the form in which agents read it, or `None` if it is invalid.
+    /// Returns a value in the form that agents read, or `None` if it is invalid.
     pub fn read(&self, value: &Value) -> Option<Value> {
         match &self.kind {
             SettingKind::Text => value.as_str().filter(|text| !text.trim().is_empty()),
@@ -149,8 +149,8 @@ impl CustomSetting {
         .map(Value::from)
     }
 
-    /// Parses a value that was written as text, such as that of an environment variable. Returns
-    /// `None` if it is invalid.
+    /// Parses a value written as text, such as an environment variable. Returns `None` if it is
+    /// invalid.
     pub fn parse(&self, text: &str) -> Option<Value> {
         self.read(&match (&self.kind, text) {
             (SettingKind::Text | SettingKind::Choice(_), text) => text.into(),
@@ -164,8 +164,8 @@ impl CustomSetting {
         })
     }
 
-    /// Checks settings that belong together: their names are valid and different, choices have
-    /// words, and default values are valid.
+    /// Checks all settings of an app: their names are valid and distinct, choices have words, and
+    /// default values are valid.
     ///
     /// # Errors
     /// Returns a [`ConfigError`] that names the setting.
@@ -193,7 +193,7 @@ impl CustomSetting {
         Ok(())
     }
 
-    /// Returns the value of a session whose settings have these values.
+    /// Returns the value for a session whose settings contain these values.
     pub(crate) fn value_in<T: DeserializeOwned>(
         &self,
         values: &CustomValues,
@@ -239,7 +239,7 @@ impl CustomSetting {
     }
 }
 
-/// Checks what a client has set, or has changed of the values `old`.
+/// Checks a client's values, or its changes to the values `old`.
 pub(crate) fn check_values(
     settings: &[CustomSetting],
     new: &CustomValues,
@@ -263,7 +263,8 @@ pub(crate) fn check_values(
     Ok(())
 }
 
-/// Returns the JSON Schema of what clients can choose, or `None` if there is nothing.
+/// Returns the JSON Schema of the values that clients can choose, or `None` if they can choose
+/// none.
 pub(crate) fn schema_of(settings: &[CustomSetting]) -> Option<Value> {
     let properties = settings.iter().filter(|setting| !setting.is_host_only);
     let properties = properties.map(|setting| (setting.name.clone(), setting.schema()));
@@ -278,14 +279,14 @@ pub(crate) fn schema_of(settings: &[CustomSetting]) -> Option<Value> {
     })
 }
 
-/// Reads values of custom settings. `null` is no value.
+/// Deserialises values of custom settings. `null` stands for no value.
 pub(crate) fn custom_values<'de, D: Deserializer<'de>>(from: D) -> Result<CustomValues, D::Error> {
     let values = Option::<BTreeMap<String, Option<Value>>>::deserialize(from)?;
     let values = values.unwrap_or_default().into_iter();
     Ok(values.filter_map(|(name, value)| Some((name, value?))).collect())
 }
 
-/// Returns the error for a name that no setting has.
+/// Returns the error for the name of an unknown setting.
 fn unknown(settings: &[CustomSetting]) -> String {
     let names = settings.iter().filter(|setting| !setting.is_host_only);
     let names: Vec<String> = names.map(|setting| format!("`{}`", setting.name)).collect();
@@ -308,7 +309,7 @@ fn is_valid_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_lowercase()) && name.split('-').all(is_word)
 }
 
-/// Returns a whole number, also if it is written `8.0`.
+/// Returns a whole number, even if it is written `8.0`.
 fn whole(value: &Value) -> Option<i64> {
     let number = value.as_f64()?;
     let whole = number as i64;

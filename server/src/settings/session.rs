@@ -1,4 +1,4 @@
-//! [`SessionSettings`]: what an agent is built from, for one session.
+//! [`SessionSettings`]: the settings that the agent of a session is built from.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,19 +34,19 @@ const HOST_ONLY: [&str; 16] = [
     "maxDisk",
 ];
 
-/// The maximum length of the name of a session, in characters. Lists contain it.
+/// Maximum length of the name of a session, in characters. Lists contain it.
 pub(crate) const MAX_NAME_CHARS: usize = 200;
-/// The maximum length of the model of a session, in characters. Lists contain it.
+/// Maximum length of the model of a session, in characters. Lists contain it.
 const MAX_MODEL_CHARS: usize = 500;
 
-/// Describes the agent of a session: its name, its model with the address, the directory, limits
+/// The settings of a session's agent: its name, its model with the address, the directory, limits
 /// and permissions.
 ///
 /// The settings are stored with the session, so it has the same agent in every front end and after
-/// a restart. They never hold a key. What is `None` or empty is up to the agent.
+/// a restart. They never contain a key. The agent decides about values that are `None` or empty.
 ///
-/// In JSON the names are in camel case: `workDir`, `autoApprove`. Clients of a server choose those
-/// that the [OpenAPI document](crate::router) lists; the others come from the host.
+/// In JSON the names are in camel case: `workDir`, `autoApprove`. Clients of a server choose the
+/// settings in the [OpenAPI document](crate::router). The others come from the host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
@@ -75,40 +75,42 @@ pub struct SessionSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub models: Option<PathBuf>,
-    /// How often a failing request to the model is sent at most.
+    /// Maximum number of attempts of a request to the model.
     #[serde(alias = "max_attempts", skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub max_attempts: Option<u32>,
-    /// The longest delay before a request to the model is sent again, in seconds.
+    /// Maximum delay before a request to the model is retried, in seconds.
     #[serde(alias = "max_retry_delay", skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub max_retry_delay: Option<u32>,
-    /// How much the model thinks before it answers.
+    /// The amount of thinking before the model answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkingLevel>,
     /// The system prompt; defaults to the agent's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// Does not append `AGENTS.md` of the directory to the system prompt.
+    /// `true` leaves `AGENTS.md` of the directory out of the system prompt.
     #[serde(alias = "no_agents_md", skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub no_agents_md: Option<bool>,
-    /// Does not let the model ask the user questions.
+    /// `true` stops the model from asking the user questions.
     #[serde(alias = "no_questions", skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub no_questions: Option<bool>,
-    /// Remembers facts across sessions, and uses them.
+    /// `true` makes the agent remember facts across sessions, and use them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub memory: Option<bool>,
-    /// Distils facts from the conversation when the session ends, if it remembers facts.
+    /// `true` distils facts from the conversation when the session ends, if the agent remembers
+    /// facts.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub distil_at_end: Option<bool>,
     /// The agent's loop, such as `pi`, if the agent lets it be chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
-    /// What the first turn of each request must call: a tool's name, or `required` for any tool.
+    /// The call that the first turn of each request must make: a tool's name, or `required` for any
+    /// tool.
     #[serde(alias = "tool_choice", skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<String>,
     /// The maximum number of turns for a request.
@@ -137,7 +139,7 @@ pub struct SessionSettings {
     #[serde(deserialize_with = "approvals")]
     #[schemars(with = "Option<Vec<String>>")]
     pub auto_approve: Option<Vec<String>>,
-    /// Refuses to change a file that others have modified since the agent read it.
+    /// `true` refuses changes of a file that others have modified since the agent read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub guard: Option<bool>,
@@ -145,11 +147,11 @@ pub struct SessionSettings {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(skip)]
     pub unprotected: Vec<String>,
-    /// Whether commands may use the network.
+    /// `true` lets commands use the network.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub network: Option<bool>,
-    /// Whether commands run without confinement.
+    /// `true` runs commands without confinement.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub unconfined: Option<bool>,
@@ -165,34 +167,34 @@ pub struct SessionSettings {
     #[serde(alias = "max_memory", skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub max_memory: Option<u32>,
-    /// By how much the free space of a disk may shrink while a command runs, in GiB.
+    /// Maximum decrease of a disk's free space while a command runs, in GiB.
     #[serde(alias = "max_disk", skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub max_disk: Option<u32>,
-    /// The values of the app's own settings, by their names. A server refuses those that it does
-    /// not have (see [`ServerBuilder::setting`](crate::ServerBuilder::setting)).
+    /// The values of the app's own settings, by name. A server refuses unknown ones (see
+    /// [`ServerBuilder::setting`](crate::ServerBuilder::setting)).
     #[serde(deserialize_with = "custom_values", skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "Option<BTreeMap<String, Value>>")]
     pub custom: BTreeMap<String, Value>,
 }
 
 impl SessionSettings {
-    /// Builds settings that leave everything to the agent.
+    /// Creates settings that leave everything to the agent.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns these settings, with the values of `lower` for those that are `None` or empty. An
-    /// address is taken only together with its model. If both have the same address, and only that
-    /// of `lower` has credentials, they are kept.
+    /// Merges two sets of settings. Values of `self` win, unless they are `None` or empty. An
+    /// address is taken only together with its model. If both have the same address, and only
+    /// `lower`'s has credentials, they are kept.
     pub fn over(self, lower: SessionSettings) -> SessionSettings {
         let other_model = self.model.is_some() && self.model != lower.model;
         let base_url = match (self.base_url, lower.base_url.filter(|_| !other_model)) {
-            // It was stored without the credentials.
+            // The address was stored without its credentials.
             (Some(own), Some(lower)) if own == without_credentials(&lower) => Some(lower),
             (own, lower) => own.or(lower),
         };
-        // Paths mean that commands are confined.
+        // A session with paths has confined commands.
         let has_paths = !self.readable.is_empty() || !self.writable.is_empty();
         let unconfined = self.unconfined.or(lower.unconfined.filter(|_| !has_paths));
         let mut custom = lower.custom;
@@ -234,8 +236,8 @@ impl SessionSettings {
         }
     }
 
-    /// Returns the settings as they may be stored: the address has neither a user and a password
-    /// nor query parameters that look like credentials.
+    /// Returns the settings in the form to store. The address has no user, no password, and no
+    /// query parameters that look like credentials.
     pub fn without_credentials(mut self) -> Self {
         self.base_url = self.base_url.as_deref().map(without_credentials);
         self
@@ -243,10 +245,10 @@ impl SessionSettings {
 
     /// Reads the settings that a session was stored with.
     ///
-    /// A session that another program created may have settings of another form, or none. Its agent
-    /// is the empty name, which no agent has, so that it can only be read. The settings that
-    /// earlier versions stored name a directory, or a model as `PROVIDER/NAME`, and no agent: they
-    /// are those of the first agent.
+    /// A session of another program may have settings of another form, or none. Its agent is then
+    /// the empty name, which no agent has, so that it can only be read. Settings of earlier
+    /// versions name a directory, or a model as `PROVIDER/NAME`, and no agent. They belong to the
+    /// first agent.
     pub fn from_stored(settings: Option<&Value>) -> Self {
         let read = settings.and_then(|settings| Self::deserialize(settings).ok());
         let mut settings = read.unwrap_or_default();
@@ -260,12 +262,12 @@ impl SessionSettings {
         settings
     }
 
-    /// Returns whether the settings of a stored session are those of another program.
+    /// Returns whether the settings of a stored session are another program's.
     pub(crate) fn is_foreign(&self) -> bool {
         self.agent.as_deref() == Some("")
     }
 
-    /// Checks the length of what a client has set, or has changed of the settings `old`.
+    /// Checks the lengths of a client's settings, or of its changes to the settings `old`.
     pub(crate) fn check_lengths(&self, old: &SessionSettings) -> Result<(), ApiError> {
         for (setting, new, old, max) in [
             ("name", &self.name, &old.name, MAX_NAME_CHARS),
@@ -289,15 +291,15 @@ impl SessionSettings {
         budget
     }
 
-    /// Returns the name in JSON of a setting that is set and that clients cannot choose, if there
-    /// is one.
+    /// Returns the JSON name of a setting that is set and that clients cannot choose, if there is
+    /// one.
     pub(crate) fn of_host(&self) -> Option<&'static str> {
         let set = serde_json::to_value(self).unwrap_or_default();
         HOST_ONLY.into_iter().find(|name| set.get(name).is_some())
     }
 }
 
-/// Reads the names of tools. Earlier versions of the command line stored `{"tool": NAME}`.
+/// Deserialises the names of tools. Earlier versions of the command line stored `{"tool": NAME}`.
 fn approvals<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "the name of a tool, or `all`")]
@@ -345,7 +347,7 @@ mod tests {
         assert_eq!(read(json!({"writable": ["/"]})).of_host(), Some("writable"));
     }
 
-    /// Each name is one of the settings in JSON, and each setting that has no schema is listed.
+    /// Each name is a JSON name of a setting, and each setting without a schema is listed.
     #[test]
     fn the_settings_without_a_schema_are_those_of_the_host() {
         let mut all = SessionSettings::from_stored(Some(&json!({

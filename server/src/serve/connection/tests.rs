@@ -16,10 +16,10 @@ use super::*;
 
 /// The beginning of every HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// How long the stream of events of these tests is silent.
+/// The time for which the stream of events of these tests is silent.
 const SILENCE: Duration = Duration::from_secs(50);
 
-// They are no routes of the API.
+// Paths that are not part of the API.
 const LARGE: &str = "/large";
 const TICKS: &str = "/ticks";
 const SMALL: &str = "/small";
@@ -27,7 +27,7 @@ const SMALL: &str = "/small";
 const HEALTH: &str = "/healthz";
 const READINESS: &str = "/readyz";
 
-/// A large response, a small one, and a stream that says something now and then.
+/// Returns routes with a large response, a small one, and a stream with occasional events.
 fn routes() -> Router {
     let ticks = || {
         futures::stream::unfold((), async |()| {
@@ -43,7 +43,7 @@ fn routes() -> Router {
         .route(READINESS, get(async move || Body::from_stream(ticks())))
 }
 
-/// Serves a connection. Returns its other end, and the time when it is closed.
+/// Serves a connection. Returns its other end, and a task that resolves to the time of its close.
 fn connect(quota: &Quota, drain: &Drain, scope: Scope) -> (DuplexStream, JoinHandle<Instant>) {
     let (ours, theirs) = duplex(1024 * 1024);
     let connection = Connection {
@@ -89,7 +89,8 @@ async fn a_connection_without_a_request_is_closed() {
     }
 }
 
-/// C309: A connection for the server's health has one request, for that, and little time.
+/// C309: A connection for the server's health has one request, only for the health, and little
+/// time.
 #[tokio::test(start_paused = true)]
 async fn a_connection_for_the_health_has_one_request() {
     for (path, status, end) in
@@ -122,7 +123,7 @@ async fn a_connection_for_the_health_has_one_request() {
     }
 }
 
-/// C204: A stream of events that is read stays open, however long it is silent.
+/// C204: A stream of events with a reader stays open, however long it is silent.
 #[tokio::test(start_paused = true)]
 async fn a_silent_stream_stays_open() {
     let quota = Quota::new(9, 9);
@@ -138,7 +139,8 @@ async fn a_silent_stream_stays_open() {
     }
 }
 
-/// C204: A response that its client does not take is ended, and the others of its connection go on.
+/// C204: A response that its client does not read is ended. Other responses of the connection
+/// continue.
 #[tokio::test(start_paused = true)]
 async fn a_response_that_is_not_taken_is_ended() {
     let (quota, start) = (Quota::new(9, 9), Instant::now());
@@ -177,7 +179,7 @@ async fn requests_in_progress_are_bounded() {
         streams.push(client.send_request(request(TICKS)).await.unwrap());
     }
     assert_eq!(client.send_request(request(SMALL)).await.unwrap().status(), 429);
-    // C309: except for requests for the server's health, which have a bound of their own.
+    // C309: Requests for the server's health are excepted. They have a limit of their own.
     let health = client.send_request(request(READINESS)).await.unwrap();
     assert_eq!(health.status(), 200);
     assert_eq!(client.send_request(request(HEALTH)).await.unwrap().status(), 429);
@@ -190,7 +192,7 @@ async fn requests_in_progress_are_bounded() {
     assert_eq!(client.send_request(request(SMALL)).await.unwrap().status(), 200);
 }
 
-/// C204: A client may not open more requests at a time than the server has announced.
+/// C204: A client may not open more concurrent requests than the server has announced.
 #[tokio::test(start_paused = true)]
 async fn a_connection_has_so_many_requests_at_a_time() {
     let quota = Quota::new(1000, 1000);
@@ -224,7 +226,7 @@ async fn large_heads_are_refused() {
     assert_eq!(client.send_request(request(SMALL)).await.unwrap().status(), 200);
 }
 
-/// C204: A shutdown lets requests in progress end, and takes no further ones of their connection.
+/// C204: A shutdown lets requests in progress end, and accepts no more on their connection.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_connections_after_their_requests() {
     let drain = Drain::default();
@@ -246,7 +248,7 @@ async fn a_shutdown_ends_connections_after_their_requests() {
     assert!(start.elapsed() < Duration::from_secs(1), "it had its one request");
 }
 
-/// C204: Both versions are spoken at the same port.
+/// C204: The same port accepts both versions.
 #[tokio::test(start_paused = true)]
 async fn a_connection_of_http_1_is_served() {
     let (mut stream, _) = connect(&Quota::new(9, 9), &Drain::default(), Scope::All);
