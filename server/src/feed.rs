@@ -92,7 +92,7 @@ impl Feed {
         }
     }
 
-    /// Like [`next`](Self::next), for a reader that does not need the event's JSON.
+    /// Returns the next event like [`next`](Self::next), without its JSON.
     pub(crate) async fn next_event(&mut self) -> Option<(Option<u64>, Arc<Envelope>)> {
         loop {
             match self.source.next(&self.server, &self.session).await {

@@ -159,7 +159,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Also accepts the tokens of an OpenID Connect provider, on a [served](crate::serve) server.
+    /// Accepts the tokens of an OpenID Connect provider too, on a [served](crate::serve) server.
     #[cfg(feature = "jwt")]
     pub fn jwt(mut self, users: JwtUsers) -> Self {
         let set = self.users.set_jwt(users);

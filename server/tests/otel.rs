@@ -1,5 +1,5 @@
-//! A server with telemetry: its runs are parts of the traces that requests name, also in another
-//! process and in sub-agents.
+//! A server with telemetry. Its runs belong to the traces in requests, even in another process and
+//! in sub-agents.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -33,7 +33,7 @@ struct Nothing {}
 
 type Traces = Arc<Mutex<Vec<Option<TraceContext>>>>;
 
-/// Returns an agent with a sub-agent, whose tool notes the trace context of its call.
+/// Returns an agent with a sub-agent, whose tool records the trace context of its call.
 fn agent(traces: &Traces, needs_approval: bool) -> GenericAgent {
     let traces = traces.clone();
     let look = tool_fn("look", "Looks.", move |_: Nothing, cx| {
@@ -96,8 +96,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Checks the spans of the agent: each is below the one before it, and the first below that of the
-/// request.
+/// Checks the spans of the agent. Each span is the child of the previous one, and the first is the
+/// child of the request's span.
 fn check(collector: &Collector, traces: &Traces) {
     let names = [
         "invoke_agent boss",
@@ -121,8 +121,8 @@ fn check(collector: &Collector, traces: &Traces) {
     assert_eq!(of_tool.traceparent(), format!("00-{TRACE}-{parent}-01"));
 }
 
-/// C394: The run of a request over HTTP is below the span that its headers name; so are its calls,
-/// its sub-agents and their tools.
+/// C394: The run of an HTTP request is a child of the span in its headers. Its calls, sub-agents
+/// and their tools are descendants.
 #[tokio::test]
 async fn the_trace_of_a_request_goes_from_http_to_the_tool_of_a_sub_agent() {
     let collector = Collector::start().await;

@@ -68,7 +68,7 @@ impl Users {
         Ok(())
     }
 
-    /// Also accepts the tokens of an issuer.
+    /// Accepts the tokens of an issuer too.
     #[cfg(feature = "jwt")]
     pub(crate) fn set_jwt(&mut self, users: JwtUsers) -> Result<(), ConfigError> {
         self.jwt = Some(JwtVerifier::new(users)?);

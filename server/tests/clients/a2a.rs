@@ -19,7 +19,7 @@ struct Sell {
     what: String,
 }
 
-/// What the model answers, in the order in which both scripts ask.
+/// Returns the replies of the model, in the order of both scripts' requests.
 fn replies() -> Vec<Script> {
     let sells = || Script::new().say("I sell.").call("s", "sell", r#"{"what": "sheep"}"#);
     let question = json!({ "question": "Which field?", "options": ["north", "south"] });
@@ -63,8 +63,9 @@ async fn the_client_of_pypi_talks_to_an_agent() {
     drive("a2a_client.py").await;
 }
 
-/// C378: an agent sends messages to one that the official server of npm serves. It reads the
-/// answer, a failure, and what the other agent needs to know; a cancelled call cancels the task.
+/// C378: An agent sends messages to an agent that the official server of npm serves. It reads the
+/// answer, a failure, and the information that the other agent needs. A cancelled call cancels the
+/// task.
 #[tokio::test]
 async fn an_agent_asks_a_remote_agent() {
     let (lines, _server) = start("a2a_server.mjs", &[TOKEN]).await;

@@ -9,9 +9,9 @@ use crate::recorded;
 use crate::run::{run, serve};
 use crate::shepherd;
 
-/// C362: the official client of AG-UI runs an agent with text, reasoning, tools, approvals,
-/// questions, sub-agents, stop and a reload in mid-run; and each event that any kind of event of a
-/// session is sent as fits the protocol's schema.
+/// C362: The official client of AG-UI runs an agent with text, reasoning, tools, approvals,
+/// questions, sub-agents, stop and a reload in mid-run. For every kind of session event, the events
+/// sent conform to the protocol's schema.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_client_of_ag_ui_runs_an_agent() {
     let file = recorded::sent(|run| {

@@ -10,8 +10,8 @@ use crate::run::{run, serve};
 use crate::shepherd;
 
 /// C363: `Chat` and `useChat` of the AI SDK run an agent with text, reasoning, tools, approvals,
-/// questions, stop and a reload in mid-run; and each chunk that any kind of event of a session is
-/// sent as fits the schema.
+/// questions, stop and a reload in mid-run. For every kind of session event, the chunks sent
+/// conform to the schema.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ai_sdk_runs_an_agent() {
     let file = recorded::sent(|run| {

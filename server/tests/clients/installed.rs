@@ -1,5 +1,5 @@
-//! [`clients`]: where the official clients and servers of the protocols are. Other crates' tests
-//! have this file as a module, too.
+//! [`clients`]: the directory of the protocols' official clients and servers. Tests of other crates
+//! also include this file as a module.
 
 use std::path::{Path, PathBuf};
 

@@ -52,7 +52,7 @@ fn shepherd(setup: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
         .tool(sell))
 }
 
-/// What the model answers, in the order in which both scripts ask.
+/// Returns the replies of the model, in the order of both scripts' requests.
 fn replies() -> Vec<Script> {
     let call = |tool: &str| {
         Script::new().think("Hm.", None).say("I look.").call("c", tool, r#"{"of": "sheep"}"#)

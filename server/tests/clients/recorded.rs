@@ -1,4 +1,4 @@
-//! What is sent for a session with every kind of event.
+//! The protocol events of a session with every kind of event.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -8,11 +8,11 @@ use loopwright_core::message::RunId;
 use loopwright_protocols::{Encode, Progress};
 use tempfile::NamedTempFile;
 
-/// The number of runs that the recorded session has.
+/// The number of runs in the recorded session.
 const RUNS: u64 = 6;
 
-/// Writes what is sent for responses that each end with another run, with the conversation so far
-/// at the start: a line of JSON for each event, and an empty line after each response.
+/// Writes the events of several responses. Each response ends with another run, and starts with the
+/// conversation so far. Each event is a line of JSON, and an empty line follows each response.
 pub(crate) fn sent<E: Encode>(encoder: impl Fn(RunId) -> (E, VecDeque<E::Event>)) -> NamedTempFile {
     let lines = include_str!("../../../protocols/tests/every_event.jsonl").lines();
     let events: Vec<Envelope> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();

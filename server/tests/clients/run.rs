@@ -18,8 +18,8 @@ pub(crate) async fn serve(server: Server) -> String {
     address
 }
 
-/// Runs a script of this directory, with Node.js or Python by its ending. Its output is shown, and
-/// the test fails if the script does.
+/// Runs a script of this directory, with Node.js or Python according to its extension. Its output
+/// is shown, and the test fails if the script fails.
 pub(crate) async fn run(script: &str, arguments: &[&str]) {
     let clients = clients();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(script);

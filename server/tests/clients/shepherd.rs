@@ -1,4 +1,4 @@
-//! A server whose agent does what a message says.
+//! A server whose agent follows the instructions in messages.
 
 use loopwright_core::error::ModelErrorKind;
 use loopwright_core::log::InMemoryStore;
@@ -11,7 +11,7 @@ use loopwright_patterns::PiPattern;
 use loopwright_server::Server;
 use serde_json::json;
 
-/// Shows a state before each step.
+/// A pattern that emits a state before each step.
 struct Stateful;
 
 #[loopwright_core::async_trait]
@@ -23,7 +23,7 @@ impl loopwright_core::BehaviorPattern for Stateful {
     }
 }
 
-/// Returns a server with the agent `shepherd`. The message `open` lets what waits continue.
+/// Returns a server with the agent `shepherd`. The message `open` releases waiting calls.
 pub(crate) fn server() -> Server {
     let model = ScriptedModel::new([]).discard_requests();
     let gate = Gate::new();

@@ -1,5 +1,5 @@
-//! A2A: who may use a task, what is refused, and what a task survives. The official clients are
-//! tested in `tests/clients`.
+//! A2A: access to tasks, refusals, and tasks after restarts. The official clients are tested in
+//! `tests/clients`.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ fn message(id: &str, context: &str) -> Value {
     } })
 }
 
-/// C379: a task is that of its caller, also if another one names the same context; and it is there
-/// after a restart.
+/// C379: A task belongs to its caller, even if another caller names the same context. It survives a
+/// restart.
 #[tokio::test]
 async fn a_task_is_its_callers() {
     let store = Arc::new(InMemoryStore::new());
@@ -58,7 +58,7 @@ async fn a_task_is_its_callers() {
     assert_eq!(call(&restarted, "GetTask", id).await["result"]["status"], tasks[0]["status"]);
 }
 
-/// C379: a message that is sent again is not answered twice.
+/// C379: A message that is sent twice is answered once.
 #[tokio::test]
 async fn a_message_is_answered_once() {
     let api = Api::new([Script::text("Once.")]);
@@ -69,8 +69,8 @@ async fn a_message_is_answered_once() {
     assert_eq!(second["result"], first["result"]);
 }
 
-/// C379: a task whose actions wait when the next message comes has ended, and decides nothing of
-/// that message's task.
+/// C379: A task whose actions are pending ends when the next message arrives, and decides nothing
+/// of that message's task.
 #[tokio::test]
 async fn a_later_message_ends_a_task_that_waits() {
     let write = || Script::calls([("w", "write_file", json!({ "path": "a", "content": "" }))]);
@@ -95,7 +95,7 @@ async fn a_later_message_ends_a_task_that_waits() {
     assert_eq!(get(&tasks[1]).await["state"], "TASK_STATE_INPUT_REQUIRED");
 }
 
-/// C380: requests that are wrong, and those of other versions, are refused with the codes of the
+/// C380: Invalid requests, and requests of other versions, are refused with the codes of the
 /// protocol.
 #[tokio::test]
 async fn refusals_have_codes() {
@@ -124,7 +124,7 @@ async fn refusals_have_codes() {
     assert_eq!(api.call("GET", "/a2a/wolf/.well-known/agent-card.json", None).await.0, 404);
 }
 
-/// C380: the card has the address that the client has used.
+/// C380: The card has the address under which the client has reached the server.
 #[tokio::test]
 async fn a_card_has_the_address_of_the_request() {
     let api = Api::new([]);

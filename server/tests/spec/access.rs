@@ -1,4 +1,4 @@
-//! Who may do what: owners, roles and the policy of the host.
+//! Access rights: owners, roles and the policy of the host.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -36,8 +36,8 @@ async fn waiting(api: &Api) -> (String, Value) {
     (id, action)
 }
 
-/// Sends a request of each kind and returns their statuses. None of them changes the session: what
-/// is allowed is refused as wrong.
+/// Sends a request of each kind and returns the statuses. None of them changes the session: allowed
+/// requests are refused as invalid.
 async fn statuses(api: &Api, id: &str) -> [u16; 3] {
     let reads = ["", "/messages", "/agent", "/history?before=3", "/events?after=999999"];
     let mut read = Vec::new();
@@ -63,11 +63,11 @@ async fn statuses(api: &Api, id: &str) -> [u16; 3] {
     [read[0], changed[0], decided]
 }
 
-/// C310: The metrics are about the sessions of all users, so that they are for the operator,
-/// `admin` and `reader`, or for whom the policy of the host says.
+/// C310: The metrics cover the sessions of all users. They are for the operator, `admin` and
+/// `reader`, or for the callers that the host's policy allows.
 #[tokio::test]
 async fn metrics_are_not_for_every_user() {
-    /// Lets the monitoring read the metrics, and nobody else.
+    /// A policy that lets only the monitoring read the metrics.
     struct Monitored;
     #[async_trait]
     impl AccessPolicy for Monitored {
@@ -97,8 +97,8 @@ async fn metrics_are_not_for_every_user() {
     }
 }
 
-/// C227: A session is its owner's. For others it does not exist, unless a role lets them read it or
-/// decide its actions; nobody but the owner, `admin` and the operator changes or deletes it.
+/// C227: A session belongs to its owner. For others it does not exist, unless a role lets them read
+/// it or decide its actions. Only the owner, `admin` and the operator change or delete it.
 #[tokio::test]
 async fn a_session_is_its_owners() {
     let api = Api::new([writes()]);
@@ -130,7 +130,7 @@ async fn a_session_is_its_owners() {
         let first = stream.next().await.unwrap().event;
         assert_eq!(first, if read == 200 { "open" } else { "error" });
     }
-    // What the operator creates is the operator's.
+    // A session that the operator creates is the operator's.
     assert_eq!(statuses(&api.as_user("ann"), &own).await, [404, 404, 404]);
     let unknown = api.as_user("bob").call("GET", "/api/sessions/nothing", None).await;
     let hidden = api.as_user("bob").call("GET", &format!("/api/sessions/{own}"), None).await;
@@ -155,7 +155,7 @@ async fn a_session_is_its_owners() {
     }
 }
 
-/// C227: the host's policy replaces the rules, also for new sessions.
+/// C227: The host's policy replaces the rules, even for new sessions.
 #[tokio::test]
 async fn the_policy_of_the_host_decides() {
     struct Team;
@@ -217,8 +217,8 @@ async fn a_daily_budget_ends_the_prompts_of_a_principal() {
     assert_eq!(ask(&api, &ids[0], "prompt").await.0, 202, "the operator is not limited");
 }
 
-/// C428: a client whose budget for the day is used up is told to wait until midnight, UTC; others
-/// that are refused for now, a moment.
+/// C428: A client whose budget for the day is used up is told to wait until midnight, UTC. Other
+/// clients that are refused for now wait briefly.
 #[tokio::test]
 async fn a_refusal_says_when_to_retry() {
     const DAY: u64 = 24 * 60 * 60;
@@ -249,8 +249,8 @@ fn now_in_seconds() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// C284: a principal without a name, which a layer of the host has inserted by mistake, is not the
-/// operator: the request is refused, as a caller and as a bare principal.
+/// C284: A principal without a name, which a layer of the host has inserted by mistake, is not the
+/// operator. The request is refused, for a caller and for a bare principal.
 #[tokio::test]
 async fn an_empty_principal_is_refused() {
     let api = Api::new([]);
@@ -271,7 +271,7 @@ async fn an_empty_principal_is_refused() {
     }
 }
 
-/// C284: a server with users lets them approve nothing for good, unless its rules say otherwise.
+/// C284: A server with users lets them approve nothing for good, unless its rules allow it.
 #[tokio::test]
 async fn a_server_with_users_has_strict_rules() {
     let create = async |set: fn(ServerBuilder) -> ServerBuilder| {
@@ -288,8 +288,8 @@ async fn a_server_with_users_has_strict_rules() {
     assert_eq!(create(ruled).await, 201);
 }
 
-/// C283: a decision whose call is not pending is refused and not sent: the process that has the
-/// session open would take it when the call is pending, without a check of roles.
+/// C283: A decision whose call is not pending is refused and not sent. The process that has the
+/// session open would take it once the call is pending, without a check of roles.
 #[tokio::test(start_paused = true)]
 async fn a_decision_of_a_call_that_is_not_pending_is_never_sent() {
     let folder = tempfile::tempdir().unwrap();
@@ -309,8 +309,8 @@ async fn a_decision_of_a_call_that_is_not_pending_is_never_sent() {
     assert_eq!(store.session(&id).await.unwrap().unread, 0, "nothing was posted");
 }
 
-/// C319: a decision about another action than the one that the policy has seen is refused and not
-/// sent, although its call is pending: a call that is suspended later has other terms.
+/// C319: A decision about an action that the policy has not seen is refused and not sent, although
+/// its call is pending. A call that is suspended later has other terms.
 #[tokio::test(start_paused = true)]
 async fn a_decision_of_an_action_that_the_policy_has_not_seen_is_never_sent() {
     let folder = tempfile::tempdir().unwrap();
@@ -337,7 +337,7 @@ async fn opened(store: &Sqlite, id: &str) -> Arc<dyn Memory> {
     }
 }
 
-/// C283: a decision that is sent again with its id is accepted and changes nothing.
+/// C283: A decision that is sent twice with its id is accepted and changes nothing.
 #[tokio::test]
 async fn a_repeated_decision_is_accepted() {
     let api = Api::new([writes(), Script::text("Denied.")]);
@@ -383,8 +383,8 @@ async fn deleted_sessions_count_for_the_daily_budget() {
     }
 }
 
-/// C288: requests to an agent with a model of the server's count; those with the client's own key
-/// and those of the operator do not.
+/// C288: Requests to an agent with a model of the server count. Requests with the client's own key,
+/// and the operator's requests, do not.
 #[tokio::test]
 async fn chat_requests_count_for_the_daily_budget() {
     let chat = json!({ "message": "Hello", "workDir": "." });
@@ -395,8 +395,8 @@ async fn chat_requests_count_for_the_daily_budget() {
     let api = Api::serving(store, server.build().unwrap());
     let ann = api.as_user("ann");
     assert_eq!(ann.post("/api/agent-chat", chat.clone()).await.0, 200);
-    // The client of the second request reads nothing and disconnects when the run has ended. What
-    // it has used is added after that.
+    // The client of the second request reads nothing and disconnects when the run has ended. Its
+    // usage is added after that.
     let unread = ann.stream("/api/agent-chat", chat.clone()).await;
     for _ in 0..100 {
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! Several agents of one server, and what sessions are stored with.
+//! Several agents of one server, and the settings that sessions are stored with.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, Frame};
 
-/// Models that reply with the name of the agent's model, and record what was asked for.
+/// Models that reply with the name of the agent's model, and record the requested settings.
 #[derive(Clone, Default)]
 struct Recording(Arc<Mutex<Vec<SessionSettings>>>);
 
@@ -68,7 +68,7 @@ fn api(store: &Arc<dyn SessionStore>, models: &Recording) -> Api {
     Api::serving(store.clone(), server(store, models).build().unwrap())
 }
 
-/// C201: each session has the agent that it names, else the first one, also after a restart.
+/// C201: Each session has the agent that it names, else the first one, even after a restart.
 #[tokio::test(start_paused = true)]
 async fn a_session_has_the_agent_that_it_names() {
     let store = Arc::new(InMemoryStore::new()) as Arc<dyn SessionStore>;
@@ -93,7 +93,7 @@ async fn a_session_has_the_agent_that_it_names() {
     assert!(models.0.lock().unwrap().is_empty(), "the shepherd has a model of its own");
 }
 
-/// C201: a session whose agent is not one of the server's is listed and read, and not written.
+/// C201: A session whose agent is unknown to the server is listed and read, and not written.
 #[tokio::test(start_paused = true)]
 async fn a_session_of_an_unknown_agent_is_read_only() {
     let store = Arc::new(InMemoryStore::new()) as Arc<dyn SessionStore>;
@@ -128,8 +128,8 @@ async fn a_session_of_an_unknown_agent_is_read_only() {
     assert_eq!(store.read(&id, 0).await.unwrap(), before);
 }
 
-/// C201: the events of such a session are read from the log, also in a feed and while the process
-/// that has it open continues; its inputs are refused.
+/// C201: The events of such a session are read from the log, even in a feed and while the process
+/// that has it open continues. Its inputs are refused.
 #[tokio::test]
 async fn the_events_of_a_session_of_an_unknown_agent_are_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -197,8 +197,8 @@ async fn the_events_of_a_session_of_an_unknown_agent_are_read() {
     assert!(events.ready().is_none(), "nothing was changed");
 }
 
-/// C202: limits and approvals of a session apply to any agent; settings that it does not have are
-/// refused.
+/// C202: Limits and approvals of a session apply to any agent. Settings that an agent does not have
+/// are refused.
 #[tokio::test(start_paused = true)]
 async fn the_settings_of_a_session_apply_to_any_agent() {
     let store = Arc::new(InMemoryStore::new()) as Arc<dyn SessionStore>;
@@ -231,7 +231,7 @@ async fn the_settings_of_a_session_apply_to_any_agent() {
     let mut defaults = SessionSettings::new();
     (defaults.model, defaults.network) = (Some("custom/local".into()), Some(true));
     let server = server(&store, &Recording::default()).defaults(defaults).build().unwrap();
-    Api::serving(store.clone(), server).session(json!({})).await; // it has no use for the default
+    Api::serving(store.clone(), server).session(json!({})).await; // it ignores the default
     let chat = json!({ "message": "Pay.", "workDir": ".", "autoApprove": [] });
     let mut reader = api.stream("/api/agent-chat", chat).await;
     let mut text = String::new();
@@ -241,13 +241,13 @@ async fn the_settings_of_a_session_apply_to_any_agent() {
     assert!(text.contains("needs the user's approval") && text.contains("Not paid."), "{text}");
 }
 
-/// Returns the name of an end, which may have data.
+/// Returns the name of an outcome, which may have data.
 fn kind(end: &Value) -> &str {
     end.as_str().or_else(|| end.as_object()?.keys().next().map(String::as_str)).unwrap()
 }
 
-/// C203: a conversation that began with a model at some address is sent to no other address, even
-/// if the server's default changes, and no credentials are stored.
+/// C203: A conversation that began with a model at some address is sent to no other address, even
+/// if the server's default changes. No credentials are stored.
 #[tokio::test(start_paused = true)]
 async fn a_conversation_keeps_its_model_and_its_address() {
     let store = Arc::new(InMemoryStore::new()) as Arc<dyn SessionStore>;
@@ -279,8 +279,8 @@ async fn a_conversation_keeps_its_model_and_its_address() {
     }
 }
 
-/// C286: a session that was stored with a model and no address is sent to no other one, if the
-/// server's default gets an address later, also after its settings were changed and in forks.
+/// C286: A session that was stored with a model and without an address is sent to no other address.
+/// This holds if the server's default gets one later, after changes of its settings, and in forks.
 #[tokio::test(start_paused = true)]
 async fn a_model_without_an_address_gets_none() {
     let store = Arc::new(InMemoryStore::new()) as Arc<dyn SessionStore>;
@@ -309,8 +309,8 @@ async fn a_model_without_an_address_gets_none() {
     }
 }
 
-/// C287: a session whose settings are missing, unreadable or of another program is read, and
-/// neither written nor deleted; the first agent runs those of earlier versions.
+/// C287: A session whose settings are missing, unreadable or another program's is read, and neither
+/// written nor deleted. The first agent runs sessions of earlier versions.
 #[tokio::test(start_paused = true)]
 async fn a_session_of_another_program_is_read_only() {
     let store = Arc::new(InMemoryStore::new()) as Arc<dyn SessionStore>;
@@ -369,7 +369,7 @@ async fn copy(store: &Arc<dyn SessionStore>, id: &str) -> Arc<dyn SessionStore> 
     copy
 }
 
-/// Two agents of the same name, or none, are no server.
+/// A server with two agents of the same name, or without agents, is refused.
 #[test]
 fn a_server_needs_agents_with_different_names() {
     let build = |builder: ServerBuilder| builder.build().err().unwrap().to_string();

@@ -32,7 +32,7 @@ pub(crate) struct Api {
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) root: Arc<tempfile::TempDir>,
     client: SocketAddr,
-    /// Who a layer of the host says the client is.
+    /// The caller that a layer of the host inserts.
     caller: Option<Caller>,
 }
 
@@ -52,13 +52,13 @@ impl Models for Scripted {
     }
 }
 
-/// Returns when the client should try again, in seconds.
+/// Returns the delay before the client should try again, in seconds.
 pub(crate) fn retry_after(headers: &HeaderMap) -> u64 {
     let seconds = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     seconds.and_then(|seconds| seconds.parse().ok()).unwrap_or_else(|| panic!("{headers:?}"))
 }
 
-/// The settings of sessions that name no model.
+/// Returns the settings of sessions that name no model.
 pub(crate) fn scripted() -> SessionSettings {
     let mut settings = SessionSettings::new();
     settings.model = Some("test/scripted".into());
@@ -77,7 +77,7 @@ impl Api {
         Api::with(store, replies, |builder| builder)
     }
 
-    /// Creates a server that is configured further.
+    /// Creates a server with further configuration.
     pub(crate) fn with(
         store: Arc<dyn SessionStore>,
         replies: impl IntoIterator<Item = Script>,
@@ -137,7 +137,7 @@ impl Api {
         Api { client: ([10, 0, 0, 2], 40_000).into(), ..self.clone() }
     }
 
-    /// Returns the same server, for a client whom a layer of the host knows.
+    /// Returns the same server, for a client known to a layer of the host.
     pub(crate) fn as_user(&self, name: &str) -> Api {
         self.as_caller(Caller::new(Principal::new(name)))
     }
@@ -147,7 +147,7 @@ impl Api {
         Api { caller: Some(caller), ..self.clone() }
     }
 
-    /// Kills the process, and starts another one with the log.
+    /// Kills the process, and starts another one with its log.
     pub(crate) async fn killed(
         &self,
         session: &str,
@@ -201,8 +201,8 @@ impl Api {
         (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
-    /// Sends a request whose client disconnects when it has been woken so often. Returns whether
-    /// the response came before.
+    /// Sends a request whose client disconnects after this many wake-ups. Returns whether the
+    /// response came before.
     pub(crate) async fn disconnect(
         &self,
         wakes: u32,
@@ -388,7 +388,7 @@ pub(crate) fn numbered(frames: &[Frame]) -> Vec<&Frame> {
     frames.iter().filter(|frame| frame.id.is_some()).collect()
 }
 
-/// The state of a page, made of frames alone.
+/// The state of a page, derived from frames alone.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct Screen {
     pub(crate) seq: u64,

@@ -1,4 +1,5 @@
-//! What approvers need: pages of pending actions, deadlines, quorums, and who decided what.
+//! The features for approvers: pages of pending actions, deadlines, quorums, and the audit of
+//! decisions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use crate::api::Api;
 use crate::inbox;
 
-/// A server of this store, whose sessions call `pay`, with these options.
+/// Returns a server of this store, whose sessions call `pay` with these options.
 fn paying(store: &Arc<dyn SessionStore>, options: ActionOptions) -> Api {
     let agent = move |_: &AgentSetup| -> Result<AgentBuilder, AgentRejection> {
         let model = ScriptedModel::new([]).reply_with(|request| match request.messages.len() {
@@ -39,7 +40,7 @@ async fn asks(api: &Api) -> (String, Value) {
     (id, action)
 }
 
-/// Returns a client who may decide the actions of all sessions, and those for treasurers.
+/// Returns a client who may decide the actions of all sessions, including actions for treasurers.
 fn approver(api: &Api, name: &str) -> Api {
     api.as_caller(Caller::new(Principal::new(name)).role("approver").role("treasurer"))
 }
@@ -48,7 +49,7 @@ fn path(id: &str) -> String {
     format!("/api/sessions/{id}/actions/c1")
 }
 
-/// C243: pending actions and decisions are listed in pages and by filters over HTTP.
+/// C243: Pending actions and decisions are listed over HTTP in pages and with filters.
 #[tokio::test(start_paused = true)]
 async fn lists_have_pages_and_filters() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
@@ -115,8 +116,8 @@ async fn lists_have_pages_and_filters() {
     assert_eq!(of_session["decisions"], json!([record]));
 }
 
-/// C295: a decision has what, its digest, who, when and from where; those in a deleted session can
-/// be read by those who took them, by `admin` and by the operator.
+/// C295: A decision records the action, its digest, the author, the time and the origin. Decisions
+/// in a deleted session can be read by their authors, by `admin` and by the operator.
 #[tokio::test(start_paused = true)]
 async fn decisions_in_deleted_sessions_are_listed() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
@@ -146,7 +147,7 @@ async fn decisions_in_deleted_sessions_are_listed() {
     }
 }
 
-/// C295: the decisions of the operator name it on a server that has other users.
+/// C295: The operator's decisions name the operator on a server that has other users.
 #[tokio::test(start_paused = true)]
 async fn decisions_of_the_operator_name_it_among_users() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
@@ -165,8 +166,8 @@ async fn decisions_of_the_operator_name_it_among_users() {
     }
 }
 
-/// C243: a decision that the action does not allow, and one that says too little for its quorum,
-/// are refused with status 400, and one after the deadline with status 409.
+/// C243: A decision that the action does not allow, or with too little information for its quorum,
+/// is refused with status 400. A decision after the deadline is refused with status 409.
 #[tokio::test(start_paused = true)]
 async fn decisions_are_checked_against_the_terms() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
@@ -194,7 +195,7 @@ async fn decisions_are_checked_against_the_terms() {
     assert_eq!(approvals, [(&json!("Bob"), &json!(true)), (&json!("Ann"), &json!(false))]);
 }
 
-/// C244: a server that starts takes the defaults of actions whose deadlines passed while no process
+/// C244: A server that starts takes the defaults of actions whose deadlines passed while no process
 /// had their sessions open.
 #[tokio::test]
 async fn a_server_takes_the_defaults_that_are_due() {
@@ -203,7 +204,7 @@ async fn a_server_takes_the_defaults_that_are_due() {
     let api = paying(&store, options());
     let (id, _) = asks(&api).await;
     let mut entries = store.read(&id, 0).await.unwrap();
-    // The process was killed when the call waited, and the deadline has passed since.
+    // The process was killed while the call was pending, and the deadline has passed since.
     for entry in &mut entries {
         if let LogEntry::CallAwaiting { terms, .. } = entry {
             Arc::make_mut(terms).deadline = Some(1);
@@ -220,7 +221,7 @@ async fn a_server_takes_the_defaults_that_are_due() {
     assert_eq!(last["parts"][0]["text"], "Done.", "the run went on");
 }
 
-/// C273: a server carries out a decision that a killed process has logged and not acted on.
+/// C273: A server carries out a decision that a killed process has logged and not acted on.
 #[tokio::test]
 async fn a_server_carries_out_a_decision_that_was_not_acted_on() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
@@ -243,7 +244,7 @@ async fn a_server_carries_out_a_decision_that_was_not_acted_on() {
     assert_eq!(store.session(&id).await.unwrap().due, None);
 }
 
-/// C244 C273: a server looks for work again and again, and finds what came after its start.
+/// C244 C273: A server looks for work repeatedly, and finds work that came after its start.
 #[tokio::test(start_paused = true)]
 async fn a_server_looks_for_work_once_a_minute() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());

@@ -11,10 +11,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::api::Api;
 
-/// What only those who reach the inner server read.
+/// A text that only clients of the inner server can read.
 const SECRET: &str = "the inner server's secret";
 
-/// How long a request may take to come.
+/// Timeout for the arrival of a request.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A server that only this machine should reach. It answers every request with an error.
@@ -47,7 +47,7 @@ impl Inner {
         String::from_utf8_lossy(&head).into_owned()
     }
 
-    /// Checks that nobody has connected: a connection made now is the first one.
+    /// Checks that nobody has connected, by making the first connection.
     async fn is_unasked(&self) {
         let own = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
         let (_, first) = self.listener.accept().await.unwrap();
@@ -74,8 +74,8 @@ fn at(url: &str) -> Value {
     json!({ "apiKey": "k", "model": "m", "baseUrl": url })
 }
 
-/// C257: an address of this machine, of a private network or of a cloud's metadata is refused,
-/// however it is written, and so is a name that resolves to one. Nothing is sent there.
+/// C257: An address of this machine, of a private network or of a cloud's metadata is refused in
+/// any notation. So is a name that resolves to one. Nothing is sent there.
 #[tokio::test]
 async fn clients_do_not_reach_inner_addresses() {
     let inner = Inner::start().await;
@@ -121,8 +121,8 @@ async fn clients_do_not_reach_inner_addresses() {
     }
 }
 
-/// C257: what the operator allows is reached, by its network or as it is named; on a server without
-/// such rules every address is.
+/// C257: Addresses that the operator allows are reached, by their network or by name. On a server
+/// without such rules, all addresses are reached.
 #[tokio::test]
 async fn clients_reach_what_the_operator_allows() {
     let inner = Inner::start().await;
@@ -153,8 +153,8 @@ async fn clients_reach_what_the_operator_allows() {
     }
 }
 
-/// C257: the address that the operator has given to the server's own model is always allowed, and a
-/// client cannot give one to a session.
+/// C257: The operator's address for the server's own model is always allowed, and a client cannot
+/// give a session an address.
 #[tokio::test]
 async fn the_operator_s_own_model_is_anywhere() {
     let inner = Inner::start().await;
@@ -171,8 +171,8 @@ async fn the_operator_s_own_model_is_anywhere() {
     assert_eq!((status, &body["error"]["path"]), (400, &json!("/baseUrl")), "{body}");
 }
 
-/// C285: a model whose name alone leads to a server on this machine is refused like its address, in
-/// requests and in sessions, unless the operator allows it or has chosen it.
+/// C285: A model whose name alone leads to a server on this machine is refused like its address, in
+/// requests and in sessions. It is allowed if the operator allows it or has chosen it.
 #[tokio::test]
 async fn clients_do_not_reach_local_models_by_name() {
     let strict = api(OperatorRules::strict(), |server| server);
@@ -208,7 +208,7 @@ async fn clients_do_not_reach_local_models_by_name() {
     open.session(json!({ "model": "lmstudio/x" })).await;
 }
 
-/// C286: a local model is stored with its address, so that the session is sent nowhere else.
+/// C286: A local model is stored with its address, so that the session is sent nowhere else.
 #[tokio::test]
 async fn a_local_model_is_stored_with_its_address() {
     let api = api(OperatorRules::open(), |server| server);
@@ -217,8 +217,8 @@ async fn a_local_model_is_stored_with_its_address() {
     assert_eq!(settings["baseUrl"], "http://127.0.0.1:8080/v1", "{settings}");
 }
 
-/// C262: headers that frame a request or belong to its connection are refused, in any case; others
-/// are sent, and a header with a key replaces that of `apiKey`.
+/// C262: Headers that frame a request or belong to its connection are refused, in upper or lower
+/// case. Others are sent, and a header with a key replaces `apiKey`.
 #[tokio::test]
 async fn headers_of_the_connection_are_refused() {
     let inner = Inner::start().await;

@@ -1,4 +1,4 @@
-//! Settings that an app adds to those of its sessions.
+//! Settings that an app adds to the settings of its sessions.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 
-/// An agent that replies with the values that it reads.
+/// Returns an agent that replies with the values that it reads.
 fn payer(setup: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
     let values = json!([
         setup.custom::<Option<f64>>("max-amount")?,
@@ -47,7 +47,7 @@ async fn change(api: &Api, session: &str, custom: Value) -> (u16, Value) {
     api.call("PATCH", &path, Some(json!({ "custom": custom }))).await
 }
 
-/// Returns what the agent of a session replies.
+/// Returns the reply of a session's agent.
 async fn reply(api: &Api, session: &str) -> Value {
     let mut reader = api.events(session, None).await;
     api.say(session, "go").await;
@@ -55,8 +55,8 @@ async fn reply(api: &Api, session: &str) -> Value {
     serde_json::from_str(end.last().unwrap().data["text"].as_str().unwrap()).unwrap()
 }
 
-/// C302: the agent reads the values that a client has chosen, else the defaults; they are stored
-/// with the session, change one by one, and hold after a restart.
+/// C302: The agent reads the values that a client has chosen, else the defaults. They are stored
+/// with the session, change one by one, and survive a restart.
 #[tokio::test(start_paused = true)]
 async fn a_session_has_the_values_that_its_client_has_chosen() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
@@ -82,8 +82,8 @@ async fn a_session_has_the_values_that_its_client_has_chosen() {
     assert_eq!(fork["session"]["settings"]["custom"], json!({ "region": "us", "dry-run": true }));
 }
 
-/// C302: a name that no setting has, a wrong value, and a setting of the operator are refused with
-/// the position and with what is allowed, also in requests to `/api/agent-chat`.
+/// C302: An unknown name, an invalid value, and a setting of the operator are refused, even in
+/// requests to `/api/agent-chat`. The error has the position and the allowed values.
 #[tokio::test(start_paused = true)]
 async fn unknown_names_and_wrong_values_are_refused() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
@@ -114,8 +114,8 @@ async fn unknown_names_and_wrong_values_are_refused() {
     assert_eq!((status, &refused["error"]["path"]), (400, &json!("/custom/region")));
 }
 
-/// C302: a client neither changes nor removes a value of the operator's; one that earlier versions
-/// of the app have stored under another name stays.
+/// C302: A client neither changes nor removes a value of the operator's. A value that earlier
+/// versions of the app have stored under another name stays.
 #[tokio::test(start_paused = true)]
 async fn a_value_of_the_operator_stays() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
@@ -165,8 +165,7 @@ async fn the_document_describes_the_settings_of_the_app() {
     assert!(settings.get("name").is_some() && settings.get("custom").is_none(), "{settings}");
 }
 
-/// C302: settings that contradict each other, and invalid values of the operator, keep the server
-/// from being built.
+/// C302: A server with contradictory settings, or invalid values of the operator, cannot be built.
 #[test]
 fn a_server_has_only_valid_settings() {
     let with = |name: &str, value: Value| {

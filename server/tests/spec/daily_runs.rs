@@ -1,4 +1,4 @@
-//! The daily budget bounds each model request, and not only the start of runs.
+//! The daily budget: it bounds each model request, not only the start of runs.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 
-/// The tokens of a request, and those of a day.
+/// The tokens of a request, and of a day.
 const EACH: u64 = 120;
 const LIMIT: u64 = 1_000;
 
-/// The requests after which the day is used up: the last one exceeds it.
+/// The number of requests after which the day is used up. The last one exceeds it.
 const REQUESTS: usize = 9;
 
 fn used() -> Usage {
@@ -29,7 +29,7 @@ fn used() -> Usage {
     usage
 }
 
-/// Replies with six calls, one after the other, and an end.
+/// Replies with six calls, one after the other, and then ends.
 fn six_calls(request: &ChatRequest) -> Script {
     let results = request.messages.iter().filter(|m| m.as_tool_result().is_some()).count();
     let call = || Script::calls([("c", "look", json!({}))]);
@@ -50,13 +50,13 @@ fn serving(
     Api::serving(store, server.build().unwrap())
 }
 
-/// Returns how the last run of a session ended.
+/// Returns the outcome of a session's last run.
 async fn end_of(client: &Api, id: &str) -> Value {
     client.run(id, None).await.pop().unwrap().data
 }
 
-/// C410: Thirty sessions that are prompted at once use no more than the day allows, but for the
-/// last request, with each store; then prompts are refused.
+/// C410: Thirty sessions that are prompted at once use no more than the day allows, except for the
+/// last request, with each store. Then prompts are refused.
 #[tokio::test]
 async fn parallel_runs_share_the_day() {
     let folder = tempfile::tempdir().unwrap();

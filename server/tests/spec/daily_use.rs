@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::api::Api;
 
-/// A server whose users may use 20 tokens a day, two replies of its model.
+/// Returns a server whose users may use 20 tokens a day, two replies of its model.
 fn server(store: Arc<dyn SessionStore>, directory: &Path) -> Api {
     let mut usage = Usage::default();
     (usage.input, usage.output) = (9, 1);
@@ -46,7 +46,7 @@ async fn chat(ann: &Api) -> u16 {
     ann.post("/api/agent-chat", json!({ "message": "Hello", "workDir": "." })).await.0
 }
 
-/// C307: What a deleted session and a request without a session have used counts after a restart,
+/// C307: The usage of a deleted session and of a request without a session counts after a restart,
 /// and on another server with the store.
 #[tokio::test]
 async fn the_use_of_a_day_survives_a_restart() {
@@ -82,8 +82,8 @@ async fn the_use_of_a_day_survives_a_restart() {
     }
 }
 
-/// C307: A session counts once on the server that has deleted it, and on one that has read its log
-/// before.
+/// C307: A session counts once, on the server that has deleted it and on a server that has read its
+/// log before.
 #[tokio::test]
 async fn a_deleted_session_counts_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -109,7 +109,7 @@ async fn a_deleted_session_counts_once() {
     assert_eq!(use_and_delete(&ann).await, 429);
 }
 
-/// C307: A file that cannot be read is an error, and not a day on which nothing was used.
+/// C307: An unreadable file is an error, not a day without usage.
 #[tokio::test]
 async fn a_use_that_cannot_be_read_is_an_error() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! One stream has the events of several sessions, and its client changes which. Each feed has
-//! what a stream of its own would have.
+//! One stream with the events of several sessions, whose client changes the choice of sessions.
+//! Each feed has the frames that a stream of its own would have.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, Reader};
 
-/// A client of one stream: its id, and what has arrived, by feed.
+/// A client of one stream: its id, and the frames received, by feed.
 struct Stream {
     id: String,
     reader: Reader,
@@ -55,7 +55,7 @@ async fn own_stream(api: &Api, session: &str, after: Option<u64>) -> Vec<(Option
     frames.into_iter().map(|frame| (frame.id, frame.data)).collect()
 }
 
-/// C205: They are equal, from any number on, also during a reply.
+/// C205: They are equal, from any number on, even during a reply.
 #[tokio::test(start_paused = true)]
 async fn each_feed_has_what_a_stream_of_its_own_has() {
     let gate = Gate::new();
@@ -81,14 +81,14 @@ async fn each_feed_has_what_a_stream_of_its_own_has() {
     assert_eq!(stream.events("second"), own_stream(&api, &b, None).await);
     assert_eq!(stream.frames["first"][0]["type"], "open");
 
-    // A reply that streams is followed from its start, by a feed that is added meanwhile too.
+    // A streaming reply is followed from its start, even by a feed that is added meanwhile.
     api.say(&a, "Go on.").await;
     stream.until("first", "message_update").await;
     let last = stream.events("first").iter().filter_map(|(id, _)| *id).max().unwrap();
     let third = json!({ "feed": "third", "session": a, "after": last });
     let change = json!({ "follow": [third], "unfollow": ["second"] });
     assert_eq!(stream.change(&api, change).await.0, 204);
-    // The first tells that what the client may have seen of the reply is void.
+    // The first event withdraws the part of the reply that the client may have seen.
     assert_eq!(stream.until("third", "message_update").await["event"]["kind"], "withdrawn");
     assert_eq!(stream.until("third", "message_update").await["event"]["delta"], "Th");
     gate.open();
@@ -98,7 +98,7 @@ async fn each_feed_has_what_a_stream_of_its_own_has() {
     assert_eq!(third.iter().filter_map(|(id, _)| *id).next(), Some(last + 1));
     let numbered = |events: Vec<(Option<u64>, Value)>| {
         let numbered = events.into_iter().filter(|(id, _)| id.is_some());
-        // The log has not the time of each event.
+        // The log does not have the time of each event.
         let timeless = |(id, mut event): (Option<u64>, Value)| {
             event["time"].take();
             (id, event)
@@ -106,7 +106,7 @@ async fn each_feed_has_what_a_stream_of_its_own_has() {
         numbered.map(timeless).collect::<Vec<_>>()
     };
     assert_eq!(numbered(third), numbered(own_stream(&api, &a, Some(last)).await));
-    // Nothing came of the feed that was ended, and its session is followed by nobody.
+    // No frames came for the ended feed, and nobody follows its session.
     let second = stream.frames["second"].len();
     api.say(&b, "Go on.").await;
     assert!(
@@ -132,7 +132,7 @@ async fn a_feed_that_fails_does_not_end_the_others() {
     assert_eq!(stream.until("late", "error").await["error"]["kind"], "after_the_end");
     api.say(&id, "Count.").await;
     stream.until("good", "agent_end").await;
-    // The name is free again.
+    // The name is free once more.
     let earlier = json!({ "follow": [{ "feed": "late", "session": id, "after": 1 }] });
     assert_eq!(stream.change(&api, earlier).await.0, 204);
     stream.until("late", "agent_end").await;
@@ -164,7 +164,7 @@ async fn wrong_changes_are_refused() {
     }
 }
 
-/// C111: the readers of such a stream learn of a shutdown.
+/// C111: The readers of such a stream are informed of a shutdown.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_is_announced_once_and_ends_the_stream() {
     let api = Api::new([]);

@@ -1,4 +1,4 @@
-//! AG-UI and the AI SDK: who may use a conversation, bad bodies, and the end of a stream.
+//! AG-UI and the AI SDK: access to conversations, invalid bodies, and the end of a stream.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 
-/// A server whose agent pays if it is told so, and waits at a gate for `wait`.
+/// Returns a server whose agent pays if the message asks for it, and waits at a gate for `wait`.
 fn paying(gate: &Gate) -> Api {
     let gate = gate.clone();
     let model = ScriptedModel::new([]).reply_with(move |request| {
@@ -59,8 +59,9 @@ async fn post(api: &Api, path: &str, body: Value) -> Vec<Value> {
     events(&body)
 }
 
-/// C368: a conversation belongs to its caller: the same key of another one is another conversation,
-/// the id of a session is a key only for those who may read it, and nobody else decides.
+/// C368: A conversation belongs to its caller. The same key of another caller is another
+/// conversation. The id of a session is a key only for callers who may read it, and nobody else
+/// decides.
 #[tokio::test(start_paused = true)]
 async fn a_conversation_belongs_to_its_caller() {
     let api = paying(&Gate::new());
@@ -76,7 +77,7 @@ async fn a_conversation_belongs_to_its_caller() {
     assert_eq!((status, &refused["error"]["kind"]), (404, &json!("not_found")), "{refused}");
     let other = post(&bob, "/ag-ui/agent", run("t", "hello")).await;
     assert_ne!(other[0]["metadata"]["session"], session);
-    // The id of Ann's session is none of a session that he may read.
+    // The id of Ann's session is not the id of a session that he may read.
     let followed = json!({ "threadId": session, "runId": "r", "messages": [] });
     let seen = post(&bob, "/ag-ui/agent", followed.clone()).await;
     assert_eq!(seen[1], json!({ "type": "MESSAGES_SNAPSHOT", "messages": [] }));
@@ -108,7 +109,7 @@ async fn a_conversation_belongs_to_its_caller() {
 async fn a_body_that_is_sent_twice_changes_nothing() {
     let api = paying(&Gate::new());
     let types = |events: &[Value]| -> Vec<Value> {
-        // What streamed and what is read from the log differ in the number of deltas only.
+        // Streamed events and events from the log differ only in the number of deltas.
         events.iter().map(|event| event["type"].clone()).collect()
     };
     let first = post(&api, "/ag-ui/agent", run("t", "pay")).await;
@@ -123,7 +124,8 @@ async fn a_body_that_is_sent_twice_changes_nothing() {
     assert_eq!(post(&api, "/ai-sdk/agent", chat("c", "hello")).await, chunks);
 }
 
-/// C370: what is wrong with a body is said with its position, and no session is created for it.
+/// C370: An invalid body is refused with the position of the error, and no session is created for
+/// it.
 #[tokio::test(start_paused = true)]
 async fn a_bad_body_creates_nothing() {
     let api = paying(&Gate::new());

@@ -1,5 +1,5 @@
-//! C208: A reader can start near the end of a session, and read the rest by pages. It sees what a
-//! reader of everything sees.
+//! C208: A reader can start near the end of a session, and read the rest in pages. It sees the same
+//! events as a reader of everything.
 
 use loopwright_core::testing::Script;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ fn data(frames: &[Frame]) -> Vec<Value> {
     numbered(frames).into_iter().map(|frame| frame.data.clone()).collect()
 }
 
-/// Reads all events of a session that has ended: the last ones, and those before them by pages.
+/// Reads all events of an ended session: the last ones, and the earlier ones in pages.
 async fn by_pages(api: &Api, session: &str, size: u64) -> (Vec<Value>, usize) {
     let path = format!("/api/sessions/{session}/events?last={size}");
     let mut events = data(&api.stream_of(&path).await.until("agent_end").await);
@@ -33,7 +33,7 @@ fn reads(call: &str) -> Script {
     Script::new().call(call, "read_file", r#"{"path": "notes.txt"}"#)
 }
 
-/// C208: The pages are the whole, and each starts with a run or a turn.
+/// C208: The pages are complete, and each starts with a run or a turn.
 #[tokio::test(start_paused = true)]
 async fn the_pages_of_a_session_are_all_of_it() {
     let turns = (0..10).map(|n| reads(&format!("c{n}")));
@@ -55,7 +55,7 @@ async fn the_pages_of_a_session_are_all_of_it() {
     assert_eq!(api.stream_of(&path).await.next().await.unwrap().event, "agent_end");
 }
 
-/// C208: A reader starts before what is open: a pending action, and the calls of its turn.
+/// C208: A reader starts before open work: a pending action, and the calls of its turn.
 #[tokio::test(start_paused = true)]
 async fn a_reader_starts_before_what_is_open() {
     let writes = Script::new()

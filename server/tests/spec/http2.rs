@@ -61,7 +61,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A request for JSON with the server's name.
+    /// Builds a request for JSON with the server's name.
     pub(crate) fn request(&self, method: Method, path: &str, body: &Value) -> Request<Body> {
         let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         let request = request.header(header::CONTENT_TYPE, "application/json");
@@ -121,7 +121,7 @@ async fn twenty_conversations_share_a_connection() {
     }
 }
 
-/// C99: What is refused over HTTP/1.1 is refused over HTTP/2.
+/// C99: Requests that are refused over HTTP/1.1 are refused over HTTP/2.
 #[tokio::test]
 async fn what_is_meant_as_harm_is_refused() {
     let served = Served::start(Vec::new(), |builder| builder.token(TOKEN).max_body(1000)).await;
@@ -180,7 +180,7 @@ async fn what_is_meant_as_harm_is_refused() {
     }
 }
 
-/// C204: A shutdown tells the readers of a connection, ends their streams, and then the server.
+/// C204: A shutdown notifies the readers of a connection, ends their streams, and then the server.
 #[tokio::test]
 async fn a_shutdown_ends_the_streams_of_a_connection() {
     let served = Served::start(vec![Script::text("Nine.")], |builder| builder).await;
@@ -193,8 +193,8 @@ async fn a_shutdown_ends_the_streams_of_a_connection() {
     served.ended.await.unwrap().unwrap();
 }
 
-/// C419: A request without a valid token is answered with 401 and a challenge, which says whether
-/// a token was wrong. The agents' cards need no token, and say that the agents need one.
+/// C419: A request without a valid token is answered with 401 and a challenge that shows whether a
+/// token was wrong. The agents' cards need no token, and announce that the agents need one.
 #[tokio::test]
 async fn a_missing_token_is_asked_for() {
     let served = Served::start(Vec::new(), |builder| builder.token(TOKEN)).await;

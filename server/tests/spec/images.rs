@@ -39,8 +39,8 @@ async fn prompt(api: &Api, session: &str, body: Value) -> (u16, Value) {
     api.post(&format!("/api/sessions/{session}/prompt"), body).await
 }
 
-/// C251: images of a message are checked, stored, returned, and sent to the model. A model that
-/// takes none is not sent any.
+/// C251: Images of a message are checked, stored, returned, and sent to the model. A model that
+/// takes no images is sent none.
 #[tokio::test(start_paused = true)]
 async fn images_reach_the_model() {
     let model = ScriptedModel::new([Script::text("A sheep."), Script::text("Another one.")]);
@@ -90,8 +90,8 @@ async fn images_reach_the_model() {
     }
 }
 
-/// C252: the change that a pending call would make can be seen before the decision; why there is
-/// none is said.
+/// C252: The change of a pending call can be seen before the decision, or the reason that there is
+/// no preview.
 #[tokio::test(start_paused = true)]
 async fn a_pending_change_has_a_preview() {
     let edit = |old: &str| json!({ "path": "notes.txt", "old_string": old, "new_string": "Ten" });

@@ -31,7 +31,7 @@ use crate::api::{Api, Reader};
 
 pub(crate) const SECRET: [u8; 32] = [7; 32];
 
-/// A server of this store, whose sessions call `pay`, which treasurers decide.
+/// Returns a server of this store, whose sessions call `pay`, which treasurers decide.
 pub(crate) fn paying(
     store: &Arc<dyn SessionStore>,
     set: impl FnOnce(ServerBuilder) -> ServerBuilder,
@@ -71,9 +71,9 @@ async fn next(reader: &mut Reader) -> (String, Value) {
     (frame.event, frame.data)
 }
 
-/// C231: The stream of the inbox has the actions that the caller may see, what is pending first,
-/// and then each change, also of another process. Only a caller with the role of an action decides
-/// it, and needs no access to its session for that.
+/// C231: The stream of the inbox has the actions that the caller may see: first the pending ones,
+/// then each change, even by another process. Only a caller with the role of an action decides it,
+/// and needs no access to its session.
 #[tokio::test]
 async fn the_inbox_streams_what_the_caller_may_see() {
     let folder = tempfile::tempdir().unwrap();
@@ -117,7 +117,7 @@ async fn the_inbox_streams_what_the_caller_may_see() {
 
 pub(crate) type Delivery = (HeaderMap, String);
 
-/// A receiver of webhooks, which fails at first. Returns its address and what it got.
+/// Starts a receiver of webhooks, which fails at first. Returns its address and the deliveries.
 async fn receiver(failures: usize) -> (String, mpsc::UnboundedReceiver<Delivery>) {
     let (sent, received) = mpsc::unbounded_channel();
     let left = Arc::new(Mutex::new(failures));
@@ -149,8 +149,8 @@ pub(crate) fn checked((headers, body): &Delivery) -> (String, Value) {
     (id, serde_json::from_str(body).unwrap())
 }
 
-/// C232: Webhooks and the host's function get each new and each resolved action, signed, and again
-/// after a failure; a server that starts reports what is pending, and recent decisions, with the
+/// C232: Webhooks and the host's function get each new and each resolved action, signed, and once
+/// more after a failure. A server that starts reports pending actions and recent decisions with the
 /// same ids.
 #[tokio::test]
 async fn webhooks_report_actions_at_least_once() {

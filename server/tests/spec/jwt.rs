@@ -1,4 +1,4 @@
-//! Callers whom an OpenID Connect provider knows.
+//! Callers known to an OpenID Connect provider.
 
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use crate::api::Api;
 use crate::http2::{Client, Served};
 
-/// The prefix of an Ed25519 key in the form PKCS #8.
+/// The prefix of an Ed25519 key in PKCS #8 format.
 const PKCS8: &str = "302e020100300506032b657004220420";
 /// The key of RFC 8037, appendix A, and the second of RFC 8032, section 7.1.
 const SECRETS: [&str; 2] = [
@@ -39,14 +39,14 @@ fn jwk(number: usize) -> Value {
     json!({ "kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "kid": kid, "x": PUBLIC[number] })
 }
 
-/// Signs claims with a key, under the id of one.
+/// Signs claims with a key, under the given key id.
 fn sign(number: usize, id: &str, claims: &Value) -> String {
     let header = Header { kid: Some(id.into()), ..Header::new(Algorithm::EdDSA) };
     let key = EncodingKey::from_ed_der(&bytes(&format!("{PKCS8}{}", SECRETS[number])));
     encode(&header, claims, &key).unwrap()
 }
 
-/// An issuer with these keys. Returns its address.
+/// Starts an issuer with these keys. Returns its address.
 async fn issuer(keys: Arc<Mutex<Vec<Value>>>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let own = format!("http://{}", listener.local_addr().unwrap());
@@ -65,8 +65,8 @@ async fn call(client: &mut Client, token: &str, method: Method, path: &str) -> (
     client.call(request).await
 }
 
-/// C229: A token of the issuer names its caller, with roles; one that is expired, or for another
-/// audience, of another issuer, without an expiry, with another key or no signature is refused.
+/// C229: A token of the issuer names its caller, with roles. A token is refused if it is expired,
+/// has another audience or issuer, no expiry, another key or no signature.
 #[tokio::test]
 async fn a_token_of_the_issuer_names_its_caller() {
     let keys = Arc::new(Mutex::new(vec![jwk(0)]));
@@ -135,8 +135,8 @@ async fn a_token_of_the_issuer_names_its_caller() {
     assert_eq!(call(&mut client, operator, Method::GET, &path).await.0, 200);
 }
 
-/// C284: a server with an issuer lets neither its callers nor its operator approve anything for
-/// good, unless its rules say otherwise.
+/// C284: A server with an issuer lets neither its callers nor its operator approve anything for
+/// good, unless its rules allow it.
 #[tokio::test]
 async fn a_server_with_an_issuer_has_strict_rules() {
     let create = async |caller: Option<&str>, rules: Option<OperatorRules>| {
@@ -158,7 +158,7 @@ async fn a_server_with_an_issuer_has_strict_rules() {
     }
 }
 
-/// C229: keys that the issuer adds later are fetched; without any, tokens cannot be checked.
+/// C229: Keys that the issuer adds later are fetched. Without any keys, tokens cannot be checked.
 #[tokio::test]
 async fn new_keys_are_fetched() {
     let keys = Arc::new(Mutex::new(Vec::new()));
@@ -184,7 +184,7 @@ async fn new_keys_are_fetched() {
     assert_eq!(call(&mut client, &token, Method::GET, "/api/sessions").await.0, 503);
 }
 
-/// C293: While the issuer takes its time, tokens whose keys are known are checked without it.
+/// C293: While the issuer is slow, tokens with known keys are checked without it.
 #[tokio::test]
 async fn a_slow_issuer_delays_only_tokens_with_unknown_keys() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -216,7 +216,7 @@ async fn a_slow_issuer_delays_only_tokens_with_unknown_keys() {
         tokio::time::resume();
     };
     advance(11).await;
-    // The one before was idle.
+    // The previous connection was idle.
     let mut clients = [served.connect().await, served.connect().await, served.connect().await];
     let [first, second, third] = &mut clients;
     let unknown = async { tokio::join!(get(first, 1), get(second, 1)) };
@@ -238,7 +238,7 @@ async fn a_slow_issuer_delays_only_tokens_with_unknown_keys() {
     assert_eq!(get(&mut client, 0).await, 200);
 }
 
-/// C294: A token of the issuer that names a user of the server, or the operator, is refused; users
+/// C294: A token of the issuer that names a user of the server, or the operator, is refused. Users
 /// of the server cannot have the names of the operator and of the session itself.
 #[tokio::test]
 async fn tokens_of_an_issuer_name_no_user_of_the_server() {
@@ -268,8 +268,8 @@ async fn tokens_of_an_issuer_name_no_user_of_the_server() {
     }
 }
 
-/// C417: A token for a name that is shown like another, or not at all, is refused; names that
-/// differ only in case are two people of the issuer, unless one is a user of the server.
+/// C417: A token for a name that looks like another, or is invisible, is refused. Names that differ
+/// only in case are two people of the issuer, unless one is a user of the server.
 #[tokio::test]
 async fn names_that_are_shown_alike_are_refused() {
     let own = issuer(Arc::new(Mutex::new(vec![jwk(0)]))).await;
@@ -308,7 +308,7 @@ async fn names_that_are_shown_alike_are_refused() {
     assert_eq!(api.call("GET", "/api/sessions", None).await.0, 403, "named by a layer of the host");
 }
 
-/// C418: A key of the issuer that is not for signatures checks none.
+/// C418: A key of the issuer that is not for signatures is not used.
 #[tokio::test]
 async fn keys_for_other_purposes_are_not_used() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();

@@ -1,4 +1,4 @@
-//! Limits of runs, sessions and bodies; and what a request leaves behind that is dropped.
+//! Limits of runs, sessions and bodies, and clean-up after dropped requests.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -34,9 +34,9 @@ fn chat(message: &str) -> Value {
     json!({ "message": message, "workDir": ".", "llmConfig": config })
 }
 
-/// C107: runs of live sessions and of requests count together for each client. Further ones are
-/// refused until one has ended; input for a run in progress is not; a run that waits for a decision
-/// does not count.
+/// C107: Runs of live sessions and of requests count together for each client. Further ones are
+/// refused until one has ended. Input for a run in progress is accepted. A run that waits for a
+/// decision does not count.
 #[tokio::test(start_paused = true)]
 async fn the_runs_of_a_client_are_bounded() {
     let (first, second) = (Gate::new(), Gate::new());
@@ -95,7 +95,7 @@ async fn the_runs_of_a_client_are_bounded() {
     readers[1].until("agent_end").await;
 }
 
-/// C211: What the operator allows a run bounds it, whatever its session and its request say.
+/// C211: The operator's budget bounds a run, whatever its session and its request ask for.
 #[tokio::test(start_paused = true)]
 async fn the_operator_bounds_what_a_run_uses() {
     let reads = || Script::new().call("a", "read_file", r#"{"path": "notes.txt"}"#);
@@ -117,8 +117,8 @@ async fn the_operator_bounds_what_a_run_uses() {
     }
 }
 
-/// C108: the number of open sessions is bounded; the least recently used one is closed to open
-/// another, and never one with a run or a reader.
+/// C108: The number of open sessions is bounded. The least recently used one is closed to open
+/// another, but never one with a run or a reader.
 #[tokio::test(start_paused = true)]
 async fn the_number_of_open_sessions_is_bounded() {
     let gate = Gate::new();
@@ -162,7 +162,7 @@ async fn a_body_with_too_many_values_is_refused() {
     }
 }
 
-/// A session is not deleted under a run that has just started.
+/// A session is not deleted during a run that has just started.
 #[tokio::test(start_paused = true)]
 async fn a_session_is_not_deleted_right_after_a_prompt() {
     let api = Api::new([Script::new().say("half").hang()]);
@@ -180,8 +180,8 @@ async fn a_session_is_not_deleted_right_after_a_prompt() {
     assert_eq!(api.get(&path).await["running"], true);
 }
 
-/// C108: a request that is dropped at any point leaves no session open for longer than an unused
-/// one is.
+/// C108: A request that is dropped at any point keeps no session open for longer than an unused
+/// one.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_leaves_nothing_open() {
     let first = Api::new([]);
@@ -206,8 +206,8 @@ async fn a_request_that_is_dropped_leaves_nothing_open() {
     }
 }
 
-/// C107: a run that starts automatically, because the server died between a decision and the call
-/// that it allows, is counted, and never refused.
+/// C107: A run that starts automatically, because the server died between a decision and the call
+/// that it allows, is counted and never refused.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_starts_automatically_is_counted() {
     let writes = Script::new().call("a", "write_file", r#"{"path": "new.txt", "content": "ten"}"#);
@@ -298,7 +298,7 @@ async fn the_run_of_a_client_that_lags_is_stopped_with_an_error() {
     assert_eq!(api.post("/api/agent-chat", chat("Again.")).await.0, 200, "its permit is released");
 }
 
-/// C111: at a shutdown a run of `/api/agent-chat` ends within the grace period, or is stopped then;
+/// C111: At a shutdown a run of `/api/agent-chat` ends within the grace period, or is stopped then.
 /// `complete` is its last frame in either case, after an `error` if it was stopped.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_outlives_the_grace_has_a_last_frame() {
@@ -323,8 +323,8 @@ async fn a_run_that_outlives_the_grace_has_a_last_frame() {
     }
 }
 
-/// C112: the size of all bodies together is bounded; a body that arrives slowly counts as far as it
-/// has arrived, and is released in the end.
+/// C112: The total size of all bodies is bounded. A slow body counts as far as it has arrived, and
+/// is released in the end.
 #[tokio::test(start_paused = true)]
 async fn the_size_of_all_bodies_together_is_bounded() {
     let api =
@@ -359,7 +359,7 @@ async fn the_size_of_all_bodies_together_is_bounded() {
     assert_eq!(api.post("/api/sessions", long(900_000)).await.0, 201);
 }
 
-/// C112: a body has thirty seconds in all, even if another byte keeps arriving.
+/// C112: A body has thirty seconds in total, even if another byte keeps arriving.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_drips_is_refused() {
     let api = Api::new([]);

@@ -1,4 +1,4 @@
-//! The promises of the server's crate to apps that mount it, over real HTTP.
+//! The guarantees of the server crate to apps that mount it, over real HTTP.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 

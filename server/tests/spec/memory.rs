@@ -17,13 +17,13 @@ fn texts(page: &Value) -> Vec<&str> {
     page["facts"].as_array().unwrap().iter().map(|fact| fact["text"].as_str().unwrap()).collect()
 }
 
-/// Makes all clients of a server the user `ann`.
+/// Makes the user `ann` the caller of all requests.
 fn as_ann(builder: ServerBuilder) -> ServerBuilder {
     builder.principal(Principal::new("ann"))
 }
 
-/// C197: A fact that a session stores is used in another one, and can be seen and deleted; that of
-/// another principal is neither used, seen nor deleted.
+/// C197: A fact that a session stores is used in another one, and can be seen and deleted. A fact
+/// of another principal is neither used, seen nor deleted.
 #[tokio::test]
 async fn facts_are_used_in_other_sessions_seen_and_deleted() {
     let folder = tempfile::tempdir().unwrap();
@@ -89,7 +89,7 @@ async fn facts_are_listed_in_pages_and_found_by_words() {
     assert_eq!(api.call("DELETE", "/api/memory/cat", None).await.0, 404);
 }
 
-/// C197: Without long-term memory there are no facts, and the error says how to have them.
+/// C197: Without long-term memory there are no facts, and the error explains how to set it up.
 #[tokio::test]
 async fn without_memory_there_are_no_facts() {
     let api = Api::new([]);
@@ -102,8 +102,8 @@ async fn without_memory_there_are_no_facts() {
     }
 }
 
-/// C199: A layer of the host says who each client is; without it nobody sees facts. What a request
-/// itself says of it changes nothing.
+/// C199: A layer of the host names each client. Without it nobody sees facts, and nothing in a
+/// request changes that.
 #[tokio::test]
 async fn each_user_has_their_own_facts() {
     let folder = tempfile::tempdir().unwrap();
@@ -133,8 +133,8 @@ async fn each_user_has_their_own_facts() {
     assert_eq!(memory.forget_all(&Scope::user("ann")).await.unwrap(), 1);
 }
 
-/// C199: A session works for the principal that it belongs to, and for that of the server if it
-/// belongs to nobody. A name that is empty names nobody.
+/// C199: A session works for its owner, and without an owner for the server's principal. An empty
+/// name names nobody.
 #[tokio::test]
 async fn a_session_uses_the_facts_of_its_owner() {
     let folder = tempfile::tempdir().unwrap();
@@ -155,7 +155,7 @@ async fn a_session_uses_the_facts_of_its_owner() {
     }
 }
 
-/// Sets that facts are distilled at the end of sessions, of the user `ann`.
+/// Turns on the distillation of facts at the end of sessions, for the user `ann`.
 fn distilling(builder: ServerBuilder) -> ServerBuilder {
     let mut settings = scripted();
     settings.distil_at_end = Some(true);
@@ -168,9 +168,9 @@ fn distilled(fact: &str) -> Script {
 
 const UNTIL_CLOSED: Duration = Duration::from_secs(250);
 
-/// C267: If the settings say so, facts are distilled once from a session that is closed because
-/// nobody uses it, and from open ones when the server shuts down; they belong to its principal, and
-/// another session uses them.
+/// C267: If the settings ask for it, facts are distilled once from a session that is closed because
+/// nobody uses it. A server that shuts down distils open sessions. The facts belong to the
+/// session's principal, and another session uses them.
 #[tokio::test(start_paused = true)]
 async fn facts_are_distilled_when_a_session_ends() {
     let folder = tempfile::tempdir().unwrap();
@@ -207,8 +207,8 @@ async fn facts_are_distilled_when_a_session_ends() {
     assert_eq!(model.requests().len(), 4);
 }
 
-/// C267: Without the setting, nothing is sent when a session ends; a prompt with the command
-/// distils it. A failed request is not sent again before the session is used again.
+/// C267: Without the setting, nothing is sent when a session ends, and a prompt with the command
+/// distils facts. A failed request is not repeated before the session is used again.
 #[tokio::test(start_paused = true)]
 async fn facts_are_distilled_on_request_only_by_default() {
     let folder = tempfile::tempdir().unwrap();
@@ -242,8 +242,8 @@ async fn facts_are_distilled_on_request_only_by_default() {
     assert!(metrics.as_str().unwrap().contains("loopwright_live_sessions 0\n"), "{metrics}");
 }
 
-/// C268: The list of agents says what each carries out, and whether there are facts about the
-/// caller; an agent of an app carries out nothing by default.
+/// C268: The list of agents has the commands of each agent, and whether there are facts about the
+/// caller. An app's agent has no commands by default.
 #[tokio::test]
 async fn the_list_of_agents_says_what_they_carry_out() {
     let folder = tempfile::tempdir().unwrap();

@@ -19,7 +19,7 @@ use loopwright_server::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Models with one reply.
+/// Models with a single reply.
 struct OneReply(&'static str);
 
 impl Models for OneReply {

@@ -1,5 +1,5 @@
-//! The OpenAI API: who may use it, what is refused and in which form, and what ends a run. The
-//! official clients are tested in `tests/clients`.
+//! The OpenAI API: access, refusals and their form, and the end of runs. The official clients are
+//! tested in `tests/clients`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn refused((status, body): (u16, Value), expected: (u16, &str, Value)) {
     assert!(error["message"].is_string() && error["type"].is_string(), "{body}");
 }
 
-/// C373: calls that change something run only if the operator has approved their tools, whatever
+/// C373: Calls that change something run only if the operator has approved their tools, whatever
 /// the client sends.
 #[tokio::test]
 async fn only_what_the_operator_has_approved_runs() {
@@ -72,7 +72,7 @@ async fn only_what_the_operator_has_approved_runs() {
     }
 }
 
-/// C373: an agent that waits for an approval all the same ends with an error, and does not hang.
+/// C373: An agent that still waits for an approval ends with an error, and does not hang.
 #[tokio::test]
 async fn a_run_that_waits_for_an_approval_ends_with_an_error() {
     let sell = tool_fn("sell", "Sells.", async |(): (), _| Ok::<_, ToolError>("sold".to_owned()));
@@ -125,7 +125,7 @@ async fn a_client_that_disconnects_ends_its_run() {
     }
 }
 
-/// C374: a server that shuts down stops the run after the grace period and says so.
+/// C374: A server that shuts down stops the run after the grace period and reports this.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_stops_the_run_with_an_error() {
     let api = api([Script::new().say("half").hang(), Script::new().hang()]);
@@ -137,7 +137,7 @@ async fn a_shutdown_stops_the_run_with_an_error() {
     refused(api.post(CHAT, chat("More.")).await, (503, "draining", Value::Null));
 }
 
-/// C375: the policy, the quota of runs and the daily budget hold here too.
+/// C375: The policy, the quota of runs and the daily budget apply here too.
 #[tokio::test(start_paused = true)]
 async fn the_rules_of_the_server_hold() {
     struct NotBob;
@@ -156,14 +156,14 @@ async fn the_rules_of_the_server_hold() {
     refused(bob.post(CHAT, chat("Hello")).await, (403, "forbidden", Value::Null));
     for _ in 0..2 {
         assert_eq!(ann.post(CHAT, chat("Hello")).await.0, 200);
-        tokio::time::sleep(Duration::from_secs(1)).await; // what it has used is counted
+        tokio::time::sleep(Duration::from_secs(1)).await; // its usage is counted
     }
     refused(ann.post(CHAT, chat("Hello")).await, (429, "rate_limit_exceeded", Value::Null));
     let _reader = api.stream(CHAT, streamed("Hello")).await;
     refused(api.post(CHAT, chat("Hello")).await, (429, "rate_limit_exceeded", Value::Null));
 }
 
-/// C376: all refusals have the form of the API, also those of the server itself.
+/// C376: All refusals have the form of the API, including the server's own.
 #[tokio::test]
 async fn refusals_have_the_form_of_the_api() {
     let api = configured(vec![], |builder| builder.max_body(20_000));
@@ -195,7 +195,7 @@ async fn refusals_have_the_form_of_the_api() {
     assert_eq!((status, &body["error"]["kind"]), (400, &json!("bad_request")));
 }
 
-/// C306: what the API answers fits the OpenAPI document.
+/// C306: The API's responses conform to the OpenAPI document.
 #[tokio::test]
 async fn answers_fit_their_schemas() {
     let store = Arc::new(InMemoryStore::new());
@@ -217,7 +217,7 @@ async fn answers_fit_their_schemas() {
         let operation = &document["paths"][path][method]["responses"]["200"]["content"][content];
         let schema = match content {
             "application/json" => &operation["schema"],
-            // The stream of chunks ends with a text that is no JSON.
+            // The stream of chunks ends with a text that is not JSON.
             _ => match &operation["itemSchema"]["properties"]["data"] {
                 data if data.get("anyOf").is_some() => &data["anyOf"][1]["contentSchema"],
                 data => &data["contentSchema"],

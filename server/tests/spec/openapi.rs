@@ -83,7 +83,7 @@ async fn every_route_is_listed_and_served() {
             );
         }
     }
-    // As the sources have them: `.route("/path", get(…).post(…))`.
+    // As in the sources: `.route("/path", get(…).post(…))`.
     let mut served = BTreeSet::new();
     let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     for file in rust_files(&sources) {

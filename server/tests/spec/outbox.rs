@@ -1,5 +1,5 @@
-//! Reports of actions that are not lost: what happens between two looks at the store, what was not
-//! sent when the process was killed, and what happened while none ran.
+//! Reports of actions that are not lost: changes between two looks at the store, reports that a
+//! killed process had not sent, and changes while no process ran.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 use crate::api::Api;
 use crate::inbox::{Delivery, SECRET, asks, caller, checked, decide, paying};
 
-/// A receiver of webhooks, which accepts them or not.
+/// A receiver of webhooks that accepts or refuses deliveries.
 struct Receiver {
     url: String,
     accepts: Arc<AtomicBool>,
@@ -69,7 +69,7 @@ impl Receiver {
     }
 }
 
-/// Waits until this many deliveries are recorded as accepted since the outbox was opened.
+/// Waits until the outbox records this many accepted deliveries since it was opened.
 async fn accepted(outbox: &Path, count: usize) {
     let is_recorded = || std::fs::read_to_string(outbox).unwrap().matches(r#"{"sent":"#).count();
     while is_recorded() < count {
@@ -84,7 +84,7 @@ async fn kill(reports: JoinHandle<()>) {
 }
 
 /// C291: An action that another process opens and decides between two looks at the store is
-/// reported with its decision, to the host and to those who may know of it.
+/// reported with its decision. The host and the callers who may know of it receive the report.
 #[tokio::test(start_paused = true)]
 async fn what_is_decided_between_two_looks_is_reported() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
@@ -116,9 +116,9 @@ async fn what_is_decided_between_two_looks_is_reported() {
     assert!(streams[2].ready().is_none(), "bob may not know of it");
 }
 
-/// C292: A report that a killed process had not sent is sent by the next one, and so is what
-/// happened in between: an action that was withdrawn, and a decision of any age. What was accepted
-/// is not sent again.
+/// C292: A report that a killed process had not sent is sent by the next one. So are changes in
+/// between: an action that was withdrawn, and a decision of any age. Accepted reports are not
+/// repeated.
 #[tokio::test]
 async fn an_outbox_survives_kills() {
     let folder = tempfile::tempdir().unwrap();
@@ -170,7 +170,7 @@ async fn an_outbox_survives_kills() {
     assert_eq!(of(&ids[1]).1.get("decision"), None, "it was withdrawn");
     assert_eq!((&of("old").1["decision"]["by"], &of("old").1["since"]), (&json!("ann"), &json!(5)));
 
-    // The third is known to be pending, and all else was accepted.
+    // The third is known to be pending, and all others were accepted.
     let (last, _) = asks(&api).await;
     assert_eq!(receiver.next().await.1["action"]["session"], json!(last));
     accepted(&outbox, 4).await;
@@ -182,7 +182,7 @@ async fn an_outbox_survives_kills() {
     assert_eq!(receiver.next().await.1["action"]["session"], json!(last));
 }
 
-/// C292: Of the processes with one outbox one sends, and another one takes over when it ends.
+/// C292: Of several processes with one outbox, one sends, and another takes over when it ends.
 #[tokio::test]
 async fn one_process_sends_what_is_in_an_outbox() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A server behind a proxy, over real connections: whom a request counts for.
+//! A server behind a proxy, over real connections: the client that a request counts for.
 
 use std::net::SocketAddr;
 
@@ -70,8 +70,9 @@ async fn session(address: SocketAddr) -> String {
     serde_json::from_slice::<Value>(&body).unwrap()["id"].as_str().unwrap().to_owned()
 }
 
-/// C261: behind a trusted proxy the requests in progress of each client are bounded, and not the
-/// connections of the proxy; a full client affects no other, nor the health check.
+/// C261: Behind a trusted proxy, the requests in progress of each client are bounded, and the
+/// connections of the proxy are not. A client at its limit affects neither other clients nor the
+/// health check.
 #[tokio::test]
 async fn each_client_behind_a_proxy_has_its_own_bounds() {
     let rules = OperatorRules::open().trusted_proxies(["127.0.0.0/8"]).unwrap();
@@ -82,7 +83,7 @@ async fn each_client_behind_a_proxy_has_its_own_bounds() {
     for client in ["203.0.113.1", "203.0.113.2", "2001:db8::1"] {
         for _ in 0..2 {
             let mut upstream = Upstream::open(address).await;
-            // What the client wrote itself does not count.
+            // The client's own entry does not count.
             let hops = format!("198.51.100.7, {client}, 127.0.0.9");
             let response = upstream.send(&events, &hops, None).await;
             assert_eq!(response.status(), 200, "{client}");
@@ -95,7 +96,7 @@ async fn each_client_behind_a_proxy_has_its_own_bounds() {
         assert_eq!(refused.status(), 429, "{client} has two");
         assert_eq!(retry_after(refused.headers()), 2); // C428
     }
-    // C309: a full client can still ask for the server's health.
+    // C309: A client at its limit can still ask for the server's health.
     for client in ["203.0.113.1", "203.0.113.3", ""] {
         for path in ["/healthz", "/readyz"] {
             assert_eq!(upstream.send(path, client, None).await.status(), 200, "{client} {path}");
@@ -111,7 +112,7 @@ async fn each_client_behind_a_proxy_has_its_own_bounds() {
     }
 }
 
-/// C261: runs, too, count for the client behind the proxy.
+/// C261: Runs also count for the client behind the proxy.
 #[tokio::test]
 async fn runs_count_for_the_client_behind_a_proxy() {
     let rules = OperatorRules::open().trusted_proxies(["127.0.0.1"]).unwrap();
@@ -127,7 +128,7 @@ async fn runs_count_for_the_client_behind_a_proxy() {
     assert_eq!(statuses, [202, 429, 202]);
 }
 
-/// C261: without a trusted proxy, or from another address than its, the header says nothing.
+/// C261: Without a trusted proxy, or from an address that is not its, the header is ignored.
 #[tokio::test]
 async fn the_header_of_others_is_ignored() {
     for proxies in [vec![], vec!["10.0.0.0/8"]] {
@@ -145,7 +146,7 @@ async fn the_header_of_others_is_ignored() {
     }
 }
 
-/// A server that other machines reach needs rules, besides a token.
+/// A server that other machines can reach needs rules, besides a token.
 #[tokio::test]
 async fn a_server_for_others_needs_rules() {
     let serve_on_all = async |rules: Option<OperatorRules>| {
@@ -163,7 +164,7 @@ async fn a_server_for_others_needs_rules() {
     serve_on_all(Some(OperatorRules::strict())).await.unwrap();
 }
 
-/// C284: everybody behind a proxy reaches the server, so it needs a token, whatever its address is.
+/// C284: Everybody behind a proxy reaches the server, so it needs a token at any address.
 #[tokio::test]
 async fn a_server_behind_a_proxy_needs_a_token() {
     let serve_locally = async |token: Option<&str>| {

@@ -28,8 +28,8 @@ fn provide(action: &Value, data: Value) -> Value {
     json!({ "digest": action["digest"], "decision": "provide", "data": data })
 }
 
-/// C158: A question is listed with its options; an answer that does not fit is refused with a
-/// sentence that says which do, and one that fits is what the model gets.
+/// C158: A question is listed with its options. An invalid answer is refused with a sentence that
+/// names the valid ones. The model receives a valid answer.
 #[tokio::test(start_paused = true)]
 async fn a_question_is_answered_over_http() {
     let question = json!({ "question": "Which?", "options": ["red", "blue"] });
@@ -63,7 +63,7 @@ async fn a_question_is_answered_over_http() {
     assert_eq!(api.post(&path, provide(&action, json!("red"))).await.0, 409);
 }
 
-/// Asks for a password before it asks the model.
+/// A pattern that asks for a password before it asks the model.
 struct Login;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! What is logged of requests that are refused.
+//! The log of refused requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 use crate::api::Api;
 
-/// Records the fields of all warnings, as text.
+/// A subscriber that records the fields of all warnings, as text.
 #[derive(Clone, Default)]
 struct Warnings(Arc<Mutex<Vec<String>>>);
 
@@ -63,8 +63,8 @@ impl Subscriber for Warnings {
     fn exit(&self, _: &Id) {}
 }
 
-/// C289: a refusal is logged once, with who was refused, from where and why, also if the routes are
-/// part of a host's app; what is only wrong is not.
+/// C289: A refusal is logged once, with the caller, the client's address and the reason, even if
+/// the routes are part of a host's app. Invalid requests are not logged.
 #[tokio::test]
 async fn refusals_are_logged_with_the_caller() {
     let (warnings, _guards) = Warnings::record();
@@ -102,7 +102,7 @@ async fn refusals_are_logged_with_the_caller() {
     assert_eq!(*warnings.0.lock().unwrap(), [""; 0]);
 }
 
-/// C289: connections beyond the bound of a client are logged, once for many.
+/// C289: Connections beyond a client's limit are logged, with one line for many.
 #[tokio::test]
 async fn refused_connections_are_logged() {
     let (warnings, _guards) = Warnings::record();

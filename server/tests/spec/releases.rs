@@ -1,4 +1,4 @@
-//! Two servers on one store: what needs a session that the other server has open.
+//! Two servers on one store: requests that need a session that the other server has open.
 
 use std::sync::Arc;
 
@@ -39,9 +39,9 @@ fn assert_run_in_progress((status, refused): (u16, Value)) {
     assert!(why.starts_with("A run is in progress in this session"), "{why}");
 }
 
-/// C247 C270: settings are changed through any server: one that has the session open and idle
-/// releases it, its readers stay, and nothing that was sent is lost. During a run the answer is
-/// that of a session that is open here.
+/// C247 C270: Settings are changed through any server. A server that has the session open and idle
+/// releases it, its readers stay, and no input is lost. During a run the answer is the same as for
+/// a session that is open here.
 #[tokio::test]
 async fn settings_of_a_session_that_another_server_has_open_are_changed() {
     for (_folder, [first, second]) in opened_twice() {
@@ -76,7 +76,7 @@ async fn settings_of_a_session_that_another_server_has_open_are_changed() {
     }
 }
 
-/// C270: a session is deleted through any server while another one has it open and idle. Its
+/// C270: A session is deleted through any server while another one has it open and idle. Its
 /// readers there end.
 #[tokio::test]
 async fn a_session_that_another_server_has_open_is_deleted() {
@@ -96,7 +96,7 @@ async fn a_session_that_another_server_has_open_is_deleted() {
     }
 }
 
-/// Leaves out all but the first and the last message.
+/// A compaction that keeps only the first and the last message.
 struct KeepTwo;
 
 impl CompactionPolicy for KeepTwo {
@@ -117,8 +117,8 @@ impl CompactionPolicy for KeepTwo {
     }
 }
 
-/// C271: a compaction reaches the session where it is open, and returns what was replaced, again
-/// for a copy of the request. What an owner refuses is refused with its reason.
+/// C271: A compaction reaches the session where it is open, and returns the replaced messages, even
+/// for a copy of the request. An owner's refusal is returned with its reason.
 #[tokio::test]
 async fn a_session_that_another_server_has_open_is_compacted() {
     for (_folder, stores) in opened_twice() {
@@ -155,8 +155,8 @@ async fn a_session_that_another_server_has_open_is_compacted() {
     }
 }
 
-/// C272: a steer for a sub-agent reaches it where the session is open, once, and is refused there
-/// if no sub-agent works for the call.
+/// C272: A steer for a sub-agent reaches it where the session is open, once. It is refused there if
+/// no sub-agent works for the call.
 #[tokio::test]
 async fn a_sub_agent_of_a_session_that_another_server_has_open_is_steered() {
     for (_folder, [first, second]) in opened_twice() {
@@ -186,7 +186,7 @@ async fn a_sub_agent_of_a_session_that_another_server_has_open_is_steered() {
         }
         gate.open();
         reader.until("agent_end").await;
-        // Its log has the steer, although it does not work any more.
+        // Its log has the steer, although it no longer works.
         assert_eq!(one.post(&steer, body("s")).await.0, 202);
         let messages = two.get(&format!("/api/sessions/{id}%2Fm2.1/messages")).await;
         assert_eq!(messages["messages"].as_array().unwrap().len(), 4, "{messages}");

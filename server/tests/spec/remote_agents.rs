@@ -1,5 +1,5 @@
-//! [`RemoteAgent`] with a server of loopwright at the other end: the user of the one agent decides
-//! what the other one needs.
+//! [`RemoteAgent`] with a loopwright server as the remote agent: the user of the local agent
+//! decides for the remote one.
 
 use loopwright_core::event::{Decision, ExternalAction, Provided, RunStatus};
 use loopwright_core::log::{InMemory, InMemoryStore};
@@ -32,8 +32,7 @@ impl Shop {
         Shop { address, sell }
     }
 
-    /// Opens the session of a customer in this memory, who sends the shop a message if there is
-    /// one.
+    /// Opens the session of a customer in this memory. Sends the shop a message if there is one.
     async fn customer(&self, memory: &InMemory, message: Option<&str>) -> AgentHandle {
         let remote = RemoteAgent::connect(&self.address, None).await.unwrap();
         assert_eq!(&*remote.spec().name, "shop");
@@ -67,7 +66,7 @@ fn sells() -> Script {
     Script::calls([("s", "sell", json!({ "what": "sheep" }))])
 }
 
-/// C378: what a remote agent needs an approval for is done only if the user allows it.
+/// C378: A remote agent's call that needs an approval runs only if the user allows it.
 #[tokio::test]
 async fn the_user_approves_what_a_remote_agent_does() {
     for (decision, calls, reply) in [("approve", 1, "Sold."), ("deny", 0, "Not sold.")] {
@@ -81,7 +80,7 @@ async fn the_user_approves_what_a_remote_agent_does() {
     }
 }
 
-/// C378: the questions of a remote agent are answered one after the other, also by a new process.
+/// C378: The questions of a remote agent are answered one after the other, even by a new process.
 #[tokio::test]
 async fn a_new_process_answers_a_remote_agent() {
     let asks = |text: &str| {
@@ -131,7 +130,7 @@ async fn two_pending_actions_are_two_questions() {
     assert_eq!((shop.sell.ran(), &*result(&customer).await), (1, "Sold one."));
 }
 
-/// C378: if another one has decided meanwhile, the call continues with what came of it.
+/// C378: If somebody else has decided meanwhile, the call continues with the result.
 #[tokio::test]
 async fn a_decision_that_comes_too_late_changes_nothing() {
     let shop = Shop::open([sells(), Script::text("Not sold.")]).await;
@@ -154,8 +153,8 @@ async fn a_decision_that_comes_too_late_changes_nothing() {
     assert_eq!((shop.sell.ran(), &*result(&customer).await), (0, "Not sold."));
 }
 
-/// C378: what only the users of the remote agent can decide fails the call, and without a user so
-/// does an approval, while the model answers questions.
+/// C378: A decision that only the users of the remote agent can take fails the call. Without a
+/// user, so does an approval, while the model answers questions.
 #[tokio::test]
 async fn what_no_question_can_decide_is_left_to_the_remote_agent() {
     let shop = Shop::open([sells()]).await;

@@ -38,8 +38,8 @@ impl Documented {
         assert!(errors.is_empty(), "{pointer}: {errors:#?}\n{value}");
     }
 
-    /// Sends a request to `route`, a path of the document, whose parameters have these values, and
-    /// checks the response.
+    /// Sends a request to `route`, a path of the document, with these values for its parameters.
+    /// Checks the response.
     async fn call(
         &self,
         (method, route): (&str, &str),
@@ -101,7 +101,7 @@ fn writes() -> Script {
     )
 }
 
-/// C306: the results of operations fit their schemas.
+/// C306: The results of operations conform to their schemas.
 #[tokio::test]
 async fn results_fit_their_schemas() {
     let server = Documented::new(Api::new([writes(), Script::text("Done.")])).await;
@@ -153,7 +153,7 @@ async fn results_fit_their_schemas() {
     server.ok(("delete", "/api/sessions/{id}"), &fork, None).await;
 }
 
-/// C306: the bodies of decisions fit the schema, and so do the questions that they answer.
+/// C306: The bodies of decisions, and the questions that they answer, conform to the schema.
 #[tokio::test]
 async fn decisions_and_questions_fit_their_schemas() {
     let server = Documented::new(Api::new([])).await;
@@ -173,7 +173,7 @@ async fn decisions_and_questions_fit_their_schemas() {
     }
 }
 
-/// C306: the frames of all streams fit their schemas.
+/// C306: The frames of all streams conform to their schemas.
 #[tokio::test]
 async fn frames_fit_their_schemas() {
     let replies = [Script::text("Hello."), writes(), Script::text("Done.")];
@@ -223,7 +223,7 @@ async fn frames_fit_their_schemas() {
     until(&mut inbox, stream, "resolved").await;
 }
 
-/// C306: what `/api/memory` returns fits its schemas.
+/// C306: The responses of `/api/memory` conform to their schemas.
 #[tokio::test]
 async fn facts_fit_their_schemas() {
     let folder = tempfile::tempdir().unwrap();
@@ -313,7 +313,7 @@ async fn numbers_above_the_greatest_one_are_refused() {
     assert_eq!(server.call(history, &[("id", &id), ("before", greatest)], None).await.0, 200);
 }
 
-/// C306: what the operator's rules do not allow is refused with a status of the document.
+/// C306: Requests that the operator's rules do not allow are refused with a status of the document.
 #[tokio::test]
 async fn refusals_of_the_operator_have_statuses_of_the_document() {
     let store = Arc::new(InMemoryStore::new());

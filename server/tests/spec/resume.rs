@@ -24,7 +24,7 @@ fn slow() -> Script {
     Script::new().stream((0..8).map(|i| format!("w{i} ")), MS)
 }
 
-/// C101: after any number exactly the later events come, as they came the first time.
+/// C101: After any number, exactly the later events follow, the same as the first time.
 #[tokio::test(start_paused = true)]
 async fn after_every_number_exactly_the_rest_comes() {
     let api = Api::new([reads(), slow(), Script::text("And more.")]);
@@ -55,8 +55,8 @@ async fn after_every_number_exactly_the_rest_comes() {
     assert_eq!((status, &refused["error"]["kind"]), (409, &json!("after_the_end")), "{refused}");
 }
 
-/// C100: two readers, one of which reloads at each frame in turn, have the same state in the end;
-/// no part of the streaming reply is lost or doubled.
+/// C100: Two readers, one of which reloads at each frame in turn, have the same state in the end.
+/// No part of the streaming reply is lost or duplicated.
 #[tokio::test(start_paused = true)]
 async fn a_reload_anywhere_loses_and_doubles_nothing() {
     let replies = || [reads(), slow(), Script::text("unused")];
@@ -91,7 +91,7 @@ async fn a_reload_anywhere_loses_and_doubles_nothing() {
     }
 }
 
-/// C101: a server is killed in the middle of a reply: for a reader that reconnects the reply is
+/// C101: A server is killed in the middle of a reply. For a reader that reconnects, the reply is
 /// withdrawn and the run is interrupted, and `continue` resumes it.
 #[tokio::test(start_paused = true)]
 async fn after_a_kill_the_reply_is_withdrawn_and_the_run_continues() {
@@ -139,8 +139,8 @@ async fn a_run_in_another_process_is_running() {
     assert_eq!(other.get(&format!("/api/sessions/{id}")).await["running"], false);
 }
 
-/// C101: a request that was acknowledged before a kill is listed as due; the next server runs it
-/// without being asked to.
+/// C101: A request that was acknowledged before a kill is listed as due. The next server runs it by
+/// itself.
 #[tokio::test(start_paused = true)]
 async fn an_acknowledged_request_runs_after_a_restart() {
     let api = Api::new([slow()]);
@@ -162,8 +162,8 @@ async fn an_acknowledged_request_runs_after_a_restart() {
     assert_eq!(next.get("/api/sessions").await["sessions"][0]["due"], Value::Null);
 }
 
-/// C402: a request that has ended two processes is not started by a third: the list, the metrics
-/// and an event say so, until a user continues it.
+/// C402: A request that has ended two processes is not started by a third. The list, the metrics
+/// and an event report this, until a user continues it.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_ends_every_process_waits_for_a_user() {
     let api = Api::new([slow()]);
@@ -227,7 +227,7 @@ async fn a_reader_that_reads_nothing_delays_nobody() {
     assert_eq!(Screen::of(&late), screen);
 }
 
-/// An error of the model is in `agent_end`; the messages stay, and the session continues.
+/// An error of the model is in `agent_end`. The messages stay, and the session continues.
 #[tokio::test(start_paused = true)]
 async fn after_an_error_of_the_model_the_session_continues() {
     let dies = Script::new().say("half").fail(ModelErrorKind::Network, "the connection broke");
@@ -254,8 +254,8 @@ async fn after_an_error_of_the_model_the_session_continues() {
     );
 }
 
-/// A full disk: input that cannot be stored is refused, or ends the run with an error; all events
-/// that were sent are there afterwards.
+/// A full disk: input that cannot be stored is refused, or ends the run with an error. All events
+/// that were sent are still there afterwards.
 #[tokio::test(start_paused = true)]
 async fn with_a_full_disk_no_event_that_was_sent_is_lost() {
     for room in 3..14 {
@@ -308,7 +308,7 @@ async fn with_a_full_disk_no_event_that_was_sent_is_lost() {
     }
 }
 
-/// C104: a server that shuts down starts no runs; readers receive `draining` and the rest of the
+/// C104: A server that shuts down starts no runs. Readers receive `draining` and the rest of the
 /// run, and their streams end.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_shuts_down_informs_its_readers_and_takes_no_new_runs() {
@@ -340,7 +340,7 @@ async fn a_server_that_shuts_down_informs_its_readers_and_takes_no_new_runs() {
     });
 }
 
-/// C104: other input than a prompt does not start a run either.
+/// C104: Other input than a prompt starts no run either.
 #[tokio::test(start_paused = true)]
 async fn a_steer_instead_of_a_decision_starts_no_run_in_a_server_that_shuts_down() {
     let api = Api::new([Script::new().call(
@@ -377,7 +377,7 @@ async fn a_run_that_outlives_the_grace_is_interrupted_and_another_server_continu
     assert_eq!(screen.messages.last().unwrap()["parts"][0]["text"], "whole");
 }
 
-/// C200: While sessions cannot be stored the server is not ready, and alive. The store is asked
+/// C200: While sessions cannot be stored, the server is alive and not ready. The store is asked
 /// once a second.
 #[tokio::test(start_paused = true)]
 async fn a_server_with_a_full_disk_is_not_ready() {

@@ -1,4 +1,4 @@
-//! What the operator of a server allows its clients.
+//! The limits that a server's operator sets for its clients.
 
 use std::sync::Arc;
 
@@ -56,8 +56,8 @@ async fn run(api: &Api, id: &str) -> Value {
     api.run(id, seq).await.pop().unwrap().data
 }
 
-/// C256: sessions and requests have only the allowed models, and that of the server; a session that
-/// was created with another one can be read.
+/// C256: Sessions and requests have only the allowed models and the server's own. A session that
+/// was created with another model can be read.
 #[tokio::test(start_paused = true)]
 async fn only_allowed_models_are_used() {
     let store = store();
@@ -114,8 +114,8 @@ async fn only_allowed_models_are_used() {
     assert_eq!(end.data["text"], "Hello.");
 }
 
-/// C256, C258: a change of settings and a fork are bound by the rules, too. What a session had
-/// before does not keep its other settings from changing, and an allowed model makes it usable.
+/// C256, C258: A change of settings and a fork are bound by the rules too. A session's earlier
+/// settings do not prevent changes of the others, and an allowed model makes it usable.
 #[tokio::test(start_paused = true)]
 async fn changes_are_bound_by_the_rules() {
     let store = store();
@@ -124,7 +124,7 @@ async fn changes_are_bound_by_the_rules() {
     let rules = OperatorRules::strict().models(["openai/gpt-4*"]).unwrap();
     let api = with_rules(rules, &store, [Script::text("Yes."), Script::text("Yes.")]);
     while store.in_use(&older).await.unwrap() == Some(true) {
-        tokio::task::yield_now().await; // the server before closes it
+        tokio::task::yield_now().await; // the old server closes it
     }
     let path = format!("/api/sessions/{older}");
     let patch = |body: Value| api.call("PATCH", &path, Some(body));
@@ -143,7 +143,7 @@ async fn changes_are_bound_by_the_rules() {
     assert_eq!(run(&api, fork["id"].as_str().unwrap()).await["end"], "done");
 }
 
-/// C258: clients let only the allowed tools run without approval, also in sessions that were
+/// C258: Clients let only the allowed tools run without approval, even in sessions that were
 /// created before.
 #[tokio::test(start_paused = true)]
 async fn only_allowed_approvals_last() {
@@ -184,8 +184,8 @@ async fn only_allowed_approvals_last() {
     api.session(json!({ "autoApprove": ["write_file", "read-only"] })).await;
 }
 
-/// C258: while `/api/agent-chat` streams, calls that change something run only if the operator
-/// allows them, whatever the request says.
+/// C258: While `/api/agent-chat` streams, calls that change something run only if the operator
+/// allows them, whatever the request asks for.
 #[tokio::test(start_paused = true)]
 async fn a_request_runs_only_what_the_operator_allows() {
     for (allowed, more, runs) in [
@@ -212,7 +212,7 @@ async fn a_request_runs_only_what_the_operator_allows() {
     }
 }
 
-/// C259: a session uses no more in all than the operator allows, whatever it asks for, also if it
+/// C259: A session uses no more in total than the operator allows, whatever it asks for, even if it
 /// was created before.
 #[tokio::test(start_paused = true)]
 async fn the_operator_bounds_what_a_session_uses() {

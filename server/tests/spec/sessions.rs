@@ -1,4 +1,4 @@
-//! Live sessions: their life, their input, decisions, and which process has them open.
+//! Live sessions: their life, their input, decisions, and the process that has them open.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,7 @@ async fn a_session_lives_from_its_beginning_to_its_end() {
     }
 }
 
-/// A session is not deleted under a run; its readers' streams end when it is.
+/// A session is not deleted during a run. Its readers' streams end when it is deleted.
 #[tokio::test(start_paused = true)]
 async fn a_session_is_not_deleted_under_a_run() {
     let gate = Gate::new();
@@ -80,8 +80,8 @@ async fn a_session_is_not_deleted_under_a_run() {
     assert_eq!(reader.next().await, None);
 }
 
-/// C103: of two decisions on one action the first counts, and the error of the other names it and
-/// who made it.
+/// C103: Of two decisions on one action, the first counts. The error of the other one contains the
+/// first and its author.
 #[tokio::test(start_paused = true)]
 async fn of_two_decisions_the_first_counts() {
     let api = Api::new([writes(), Script::text("Done.")]);
@@ -132,7 +132,7 @@ async fn of_two_decisions_the_first_counts() {
     assert_eq!(status, 404, "{refused}");
 }
 
-/// C103: each decision does what it says, and survives a restart in between.
+/// C103: Each decision takes effect, and survives a restart in between.
 #[tokio::test(start_paused = true)]
 async fn each_decision_does_what_it_says() {
     let cases = [
@@ -179,7 +179,7 @@ async fn each_decision_does_what_it_says() {
     }
 }
 
-/// At most 32 requests are queued; a repeated id is accepted and changes nothing.
+/// At most 32 requests are queued. A repeated id is accepted and changes nothing.
 #[tokio::test(start_paused = true)]
 async fn requests_wait_their_turn_and_are_bounded() {
     let gate = Gate::new();
@@ -240,9 +240,9 @@ async fn steers_and_follow_ups_are_queued_and_taken() {
     assert_eq!(body["messages"].as_array().unwrap().len(), 6);
 }
 
-/// C102: a session is opened once, at its first use; it is closed when it has been unused for a
-/// while, and another process can open it then, but not before. Until then, that process reaches it
-/// where it is open.
+/// C102: A session is opened once, at its first use, and closed when it has been unused for a
+/// while. Only then can another process open it. Until then, that process reaches it where it is
+/// open.
 #[tokio::test(start_paused = true)]
 async fn a_session_is_opened_once_and_closed_when_nobody_uses_it() {
     let store = Arc::new(InMemoryStore::new());
@@ -282,7 +282,7 @@ async fn a_run_without_a_reader_continues() {
     assert_eq!(frames.last().unwrap().data["end"], "done");
 }
 
-/// Illegal settings are refused at once, with their path.
+/// Invalid settings are refused at once, with their path.
 #[tokio::test(start_paused = true)]
 async fn settings_that_make_no_session_are_refused() {
     let api = Api::new([]);
@@ -381,7 +381,7 @@ async fn the_list_has_pages_and_nothing_long() {
     }
 }
 
-/// C116: lists of sessions show the directory and the model, also those that the server chose.
+/// C116: Lists of sessions show the directory and the model, even if the server chose them.
 #[tokio::test(start_paused = true)]
 async fn a_session_shows_its_directory_and_model() {
     let api = Api::new([]);

@@ -1,4 +1,4 @@
-//! Changes of a session's settings, forks, and what a client can look up: agents, models, messages.
+//! Changes of a session's settings, forks, and look-ups by clients: agents, models, messages.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ async fn patch(api: &Api, session: &str, body: Value) -> (u16, Value) {
     api.call("PATCH", &format!("/api/sessions/{session}"), Some(body)).await
 }
 
-/// C247: the next run uses changed settings, also after a restart; readers do not notice.
+/// C247: The next run uses changed settings, even after a restart. Readers do not notice.
 #[tokio::test(start_paused = true)]
 async fn the_next_run_uses_the_changed_settings() {
     let dir = tempfile::tempdir().unwrap();
@@ -97,7 +97,7 @@ async fn the_next_run_uses_the_changed_settings() {
     }
 }
 
-/// C247: what is wrong with a change is refused with the name of the setting, and changes nothing.
+/// C247: An invalid change is refused with the name of the setting, and changes nothing.
 #[tokio::test(start_paused = true)]
 async fn an_invalid_change_changes_nothing() {
     let api = Api::new([Script::text("Nine.")]);
@@ -122,7 +122,7 @@ async fn an_invalid_change_changes_nothing() {
     assert_eq!(patch(&api, "none", json!({})).await.0, 404);
 }
 
-/// C247: the settings of a session do not change during a run; its pending actions survive.
+/// C247: The settings of a session do not change during a run. Its pending actions survive.
 #[tokio::test(start_paused = true)]
 async fn settings_change_between_runs_only() {
     let gate = Gate::new();
@@ -146,8 +146,8 @@ async fn settings_change_between_runs_only() {
     assert_eq!(reader.until("agent_end").await.last().unwrap().data["text"], "Done.");
 }
 
-/// C247, C248: the policy is asked about changed settings as about those of a new session, and a
-/// fork belongs to the owner of its session.
+/// C247, C248: The policy decides about changed settings as about a new session's, and a fork
+/// belongs to the owner of its session.
 #[tokio::test(start_paused = true)]
 async fn the_policy_decides_about_changes_and_forks() {
     struct SmallOnly;
@@ -181,8 +181,8 @@ async fn the_policy_decides_about_changes_and_forks() {
     assert_eq!(bob.call("GET", &fork, None).await.0, 404);
 }
 
-/// C248: a fork begins with the conversation up to a message, and has the settings and the agent of
-/// its session as they are now.
+/// C248: A fork begins with the conversation up to a message. It has the current settings and agent
+/// of its session.
 #[tokio::test(start_paused = true)]
 async fn a_fork_has_the_conversation_the_settings_and_the_agent() {
     let api = named(Arc::new(InMemoryStore::new()));
@@ -227,7 +227,7 @@ async fn a_fork_has_the_conversation_the_settings_and_the_agent() {
     assert_eq!((status, &refused["error"]["path"]), (404, &json!("/message")));
 }
 
-/// C249: a search finds the messages of all sessions with excerpts of them, page by page.
+/// C249: A search finds the messages of all sessions with excerpts, page by page.
 #[tokio::test(start_paused = true)]
 async fn messages_are_found_page_by_page() {
     let long = format!("{} The SHEEP are {}", "before ".repeat(200), "after ".repeat(200));
@@ -252,7 +252,7 @@ async fn messages_are_found_page_by_page() {
     }
     let shown = |hit: &Value| (hit["session"].clone(), hit["title"].clone(), hit["role"].clone());
     let mut shown: Vec<_> = found.iter().map(shown).collect();
-    shown.sort_by_key(|(session, ..)| session != &json!(ids[1])); // of the same time
+    shown.sort_by_key(|(session, ..)| session != &json!(ids[1])); // they have the same time
     let expected = [
         (json!(ids[1]), json!("sheep?"), json!("assistant")),
         (json!(ids[1]), json!("sheep?"), json!("user")),
@@ -271,8 +271,8 @@ async fn messages_are_found_page_by_page() {
     }
 }
 
-/// C250: clients can look up the models, and the model and the tools of each agent, with which of
-/// them need approval.
+/// C250: Clients can look up the models, and the model and the tools of each agent, including which
+/// tools need approval.
 #[tokio::test(start_paused = true)]
 async fn agents_and_models_are_described() {
     let api = named(Arc::new(InMemoryStore::new()));

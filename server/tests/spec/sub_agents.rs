@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, Frame, numbered};
 
-/// Returns an agent that pays once, after it was asked, and then replies.
+/// Returns an agent that pays once, after an approval, and then replies.
 fn payer() -> GenericAgent {
     let replies = |request: &ChatRequest| match request.messages.last().unwrap().as_tool_result() {
         None => Script::calls([("p", "pay", json!({ "amount": 3 }))]),
@@ -77,8 +77,8 @@ async fn actions_of_sub_agents_are_decided_over_http() {
     assert!(description.starts_with("The names of the sub-agents"), "{description}");
 }
 
-/// C297: The change that a pending call of a sub-agent would make can be seen before the decision,
-/// in the directory where the sub-agent works.
+/// C297: The change of a sub-agent's pending call can be seen before the decision, in the directory
+/// where the sub-agent works.
 #[tokio::test]
 async fn a_change_of_a_sub_agent_has_a_preview() {
     let folder = tempfile::tempdir().unwrap();
@@ -103,8 +103,8 @@ async fn a_change_of_a_sub_agent_has_a_preview() {
     assert_eq!(text, "nine\n", "a preview changes nothing");
 }
 
-/// C172: The session of a sub-agent can be read; inputs and its deletion are refused with the name
-/// of the root, also while it works.
+/// C172: The session of a sub-agent can be read. Inputs and its deletion are refused with the name
+/// of the root, even while it works.
 #[tokio::test(start_paused = true)]
 async fn the_session_of_a_sub_agent_is_read_only() {
     let gate = Gate::new();
@@ -180,7 +180,7 @@ async fn the_events_of_sub_agents_are_streamed_without_an_id() {
     assert_eq!(wrong.0, 400, "{}", wrong.1);
 }
 
-/// C172: A sub-agent that works is steered by its call; for any other call that is refused.
+/// C172: A working sub-agent is steered by its call. A steer for any other call is refused.
 #[tokio::test(start_paused = true)]
 async fn a_sub_agent_is_steered_over_http() {
     let gate = Gate::new();

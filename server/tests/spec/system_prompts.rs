@@ -42,12 +42,12 @@ fn support(setup: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
     Ok(GenericAgent::builder(setup.model()?, PiPattern).system(system))
 }
 
-/// An agent that does not ask for the system prompt.
+/// Returns an agent that does not ask for the system prompt.
 fn fixed(setup: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
     Ok(GenericAgent::builder(setup.model()?, PiPattern).system("Fixed."))
 }
 
-/// Reads what it can: the setting of the app, the principal, the model, and the prompt itself.
+/// Returns a prompt with the setting of the app, the principal, the model, and the prompt itself.
 fn prompt(setup: &AgentSetup) -> String {
     assert!(setup.model().is_ok());
     let own = setup.system().unwrap_or("no prompt");
@@ -78,8 +78,8 @@ async fn system_prompt(api: &Api, settings: Value) -> String {
     events.last().unwrap().data["text"].as_str().unwrap().to_owned()
 }
 
-/// C305: a function computes the system prompt of a session from its settings and its principal,
-/// and is not called for a session that has a prompt of its own.
+/// C305: A function computes the system prompt of a session from its settings and its principal. It
+/// is not called for a session with a prompt of its own.
 #[tokio::test(start_paused = true)]
 async fn a_function_computes_the_system_prompt() {
     let api = api();
@@ -99,7 +99,7 @@ async fn a_function_computes_the_system_prompt() {
     assert_eq!((status, &refused["error"]["path"]), (400, &json!("/system")));
 }
 
-/// C305: a coding agent without a prompt of its own has that of its server, in its directory.
+/// C305: A coding agent without a prompt of its own uses its server's, in its directory.
 #[tokio::test(start_paused = true)]
 async fn a_coding_agent_has_the_system_prompt_of_its_server() {
     let (api, dir) = (api(), tempfile::tempdir().unwrap());

@@ -15,7 +15,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::api::Api;
 
-/// Records all spans: name, parent and fields.
+/// A subscriber that records all spans: name, parent and fields.
 #[derive(Clone, Default)]
 struct Spans(Arc<Mutex<Vec<Span>>>);
 
@@ -36,9 +36,9 @@ impl Spans {
     /// Records the spans of this thread until the guards are dropped.
     fn record() -> (Spans, (tracing::Dispatch, DefaultGuard)) {
         let spans = Spans::default();
-        // With a single dispatcher, `tracing` asks the dispatcher of the thread that meets a
-        // callsite first, which may be the thread of another test that has none, and then switches
-        // the callsite off everywhere. With two it asks both.
+        // With a single dispatcher, `tracing` asks only the dispatcher of the thread that meets a
+        // callsite first. If that thread belongs to a test without one, the callsite is switched
+        // off everywhere. With two dispatchers it asks both.
         let second = tracing::Dispatch::new(spans.clone());
         let guard = tracing::subscriber::set_default(spans.clone());
         (spans, (second, guard))
@@ -78,8 +78,8 @@ fn scripts() -> [Script; 2] {
     [reads, Script::text("Nine.").usage(usage(20, 4))]
 }
 
-/// A run is a span, its requests and calls are spans in it, named and filled as OpenTelemetry's
-/// conventions say.
+/// A run is a span, and its requests and calls are spans in it. Names and fields follow
+/// OpenTelemetry's conventions.
 #[tokio::test(start_paused = true)]
 async fn a_run_is_traced_by_the_conventions() {
     let (spans, _guards) = Spans::record();
@@ -118,8 +118,8 @@ async fn a_run_is_traced_by_the_conventions() {
     );
 }
 
-/// C311: The attempt of a reply that succeeds is counted and traced, whatever happened to the
-/// attempts before it: those that broke off have spans of their own.
+/// C311: The successful attempt of a reply is counted and traced, whatever happened to earlier
+/// attempts. Failed attempts have spans of their own.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_was_retried_is_counted() {
     let seconds = Duration::from_secs;
@@ -171,7 +171,7 @@ async fn a_reply_that_was_retried_is_counted() {
     assert_eq!(ends, ["withdrawn", "overloaded", "withdrawn", "[\"stop\"]"]);
 }
 
-/// Runs of `/api/agent-chat` are counted too, also those whose client has disconnected.
+/// Runs of `/api/agent-chat` are counted too, even if the client has disconnected.
 #[tokio::test(start_paused = true)]
 async fn runs_of_one_request_are_counted() {
     let api = Api::new([Script::text("Nine."), Script::new().say("half").hang()]);

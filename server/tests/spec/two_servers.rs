@@ -1,4 +1,4 @@
-//! Two servers on one file: a session that one has open is reached through the other.
+//! Two servers on one file: a session that is open in one is reached through the other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ async fn post(api: &Api, session: &str, path: &str, body: Value) -> (u16, Value)
     api.post(&format!("/api/sessions/{session}/{path}"), body).await
 }
 
-/// Returns frames without the times of their events, which the log has in part only.
+/// Returns frames without the times of their events, which the log has only in part.
 fn without_times(mut frames: Vec<Frame>) -> Vec<Frame> {
     for frame in &mut frames {
         frame.data.as_object_mut().unwrap().remove("time");
@@ -39,7 +39,7 @@ fn write() -> Script {
     Script::calls([("w", "write_file", json!({ "path": "new.txt", "content": "x" }))])
 }
 
-/// C220: prompts, steers, follow-ups, decisions, continuations and aborts reach the session where
+/// C220: Prompts, steers, follow-ups, decisions, continuations and aborts reach the session where
 /// it is open, and are refused as they would be there.
 #[tokio::test]
 async fn every_input_reaches_a_session_that_another_server_has_open() {
@@ -57,7 +57,7 @@ async fn every_input_reaches_a_session_that_another_server_has_open() {
     let mut reader = one.events(&id, None).await;
     let continued = post(&two, &id, "continue", json!({ "id": "c" })).await;
     assert_eq!(continued.0, 409, "{continued:?}");
-    // The answer stands, and is no error of what is sent with the same id later.
+    // The answer stands, and is not the error of a later input with the same id.
     for (api, path, body) in [
         (&one, "continue", json!({ "id": "c" })),
         (&two, "continue", json!({ "id": "c" })),
@@ -107,7 +107,7 @@ async fn every_input_reaches_a_session_that_another_server_has_open() {
     assert_eq!(user, ["go", "wait", "left", "then", "hang"]);
 }
 
-/// C221: the events of a session that another server has open are its numbered events, and the
+/// C221: The events of a session that another server has open are its numbered events, and the
 /// stream continues when the owner changes.
 #[tokio::test]
 async fn the_events_of_a_session_of_another_server_follow_its_log() {
@@ -140,8 +140,8 @@ async fn the_events_of_a_session_of_another_server_follow_its_log() {
     there.until("agent_end").await;
 }
 
-/// C222: an input whose owner has left is taken by the server that it was sent through, and one
-/// whose sender has died too by the next server that looks for work.
+/// C222: An input whose owner has left is taken by the server that it was sent through. If that
+/// server has died too, the next server that looks for work takes it.
 #[tokio::test]
 async fn what_was_posted_to_a_session_without_an_owner_is_handled() {
     let (folder, one, two) = two_servers(vec![], vec![Script::text("two")]);
@@ -160,7 +160,7 @@ async fn what_was_posted_to_a_session_without_an_owner_is_handled() {
     assert_eq!(end.data["text"], "two");
 }
 
-/// C222: an owner that does not answer delays the sender, who is told so, and loses nothing.
+/// C222: An owner that does not answer delays the sender, who is told so, and nothing is lost.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_does_not_answer_is_reported() {
     let folder = tempfile::tempdir().unwrap();

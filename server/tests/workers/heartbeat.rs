@@ -1,4 +1,4 @@
-//! [`Heartbeat`]: how long the only worker of a runtime is busy at a time.
+//! [`Heartbeat`]: the time that the only worker of a runtime is busy without a pause.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,11 +8,11 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often it beats.
+/// The interval between two beats.
 const INTERVAL: Duration = Duration::from_millis(1);
 
-/// A task that is due each millisecond. What other tasks need between two beats is the time of the
-/// longest poll, and at most a millisecond more.
+/// A task that is due each millisecond. The time that other tasks use between two beats is the time
+/// of the longest poll, plus at most a millisecond.
 ///
 /// Processor time is measured, so that other processes of the machine make no difference.
 pub(crate) struct Heartbeat {
@@ -21,18 +21,18 @@ pub(crate) struct Heartbeat {
     runtime: Handle,
 }
 
-/// What was used between two beats.
+/// The time used between two beats.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gap {
     /// The processor time of the worker.
     pub(crate) worker: Duration,
-    /// The processor time of the whole process, but not more than the time that passed: this has
-    /// the threads for which the worker waited, but also those that ran at the same time.
+    /// The processor time of the whole process, but not more than the elapsed time. This includes
+    /// threads that the worker waited for, and unrelated threads that ran at the same time.
     pub(crate) process: Duration,
 }
 
 impl Heartbeat {
-    /// Starts it in a runtime with one worker.
+    /// Starts the heartbeat in a runtime with one worker.
     pub(crate) fn start(runtime: Handle) -> Self {
         let max_gap = Arc::new(Mutex::new(Gap::default()));
         let (beat, beats) = watch::channel(0);
@@ -57,7 +57,7 @@ impl Heartbeat {
         Heartbeat { max_gap, beats, runtime }
     }
 
-    /// Returns the longest times since it was called last.
+    /// Returns the longest times since the last call.
     pub(crate) fn take(&mut self) -> Gap {
         let next = *self.beats.borrow_and_update() + 2;
         self.runtime.block_on(self.beats.wait_for(|beats| *beats >= next)).unwrap();

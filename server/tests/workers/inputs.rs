@@ -1,8 +1,8 @@
-//! Inputs that are small to send and much to work on.
+//! Inputs that are small to send and expensive to handle.
 
 use serde_json::{Map, Value, json};
 
-/// A schema whose validation takes twice as long for each level of a value.
+/// Returns a schema whose validation takes twice as long for each level of a value.
 pub(crate) fn doubling_schema() -> Value {
     let next = json!({ "properties": { "a": { "$ref": "#/$defs/n" } } });
     json!({
@@ -12,17 +12,17 @@ pub(crate) fn doubling_schema() -> Value {
     })
 }
 
-/// A value with so many levels.
+/// Returns a value with this many levels.
 pub(crate) fn deep_value(levels: usize) -> String {
     "{\"a\":".repeat(levels) + "1" + &"}".repeat(levels)
 }
 
-/// A schema with so many definitions, each of which is the next one.
+/// Returns a schema with this many definitions, each of which refers to the next one.
 pub(crate) fn chain_of_references(length: usize) -> Value {
     chain(length, |next| next)
 }
 
-/// A schema with so many definitions, each of which is nested.
+/// Returns a schema with this many definitions, each of which is nested.
 pub(crate) fn chain_of_nots(length: usize) -> Value {
     chain(length, |next| (0..100).fold(next, |schema, _| json!({ "not": schema })))
 }
@@ -41,24 +41,25 @@ fn chain(length: usize, wrap: impl Fn(Value) -> Value) -> Value {
     })
 }
 
-/// A schema with so many patterns that are slow to compile.
+/// Returns a schema with this many patterns that are slow to compile.
 pub(crate) fn many_patterns(count: usize) -> Value {
     let patterns: Vec<Value> =
         (0..count).map(|at| json!({ "pattern": format!(r"(\w{{60}}){{3}}{at}") })).collect();
     json!({ "type": "object", "properties": { "a": { "anyOf": patterns } } })
 }
 
-/// A glob with so many nested braces.
+/// Returns a glob with this many nested braces.
 pub(crate) fn braces(levels: usize) -> String {
     "{".repeat(levels) + "a" + &"}".repeat(levels)
 }
 
-/// Lines of a file. Files with different seeds have the same lines in another order.
+/// Returns the lines of a file. Files with different seeds have the same lines in another order.
 pub(crate) fn lines(count: usize, seed: usize) -> String {
     (0..count).map(|at| format!("{}\n", at * (seed * 7_919) % 5_003)).collect()
 }
 
-/// Tools of an MCP server, each with a description and a schema of about so many bytes together.
+/// Returns tools of an MCP server, each with a description and a schema of about `bytes` bytes
+/// together.
 pub(crate) fn many_tools(count: usize, bytes: usize) -> Vec<Value> {
     let properties: Map<String, Value> = (0..bytes / 120)
         .map(|at| (format!("p{at}"), json!({ "type": "string", "description": "x".repeat(60) })))

@@ -18,16 +18,16 @@ use crate::heartbeat::Gap;
 use crate::peers::{calls, says, says_in_parts};
 use crate::service::Service;
 
-/// How long a worker may be busy in an optimised build.
+/// Maximum time that a worker may be busy in an optimised build.
 const MAX_BUSY: Duration = Duration::from_millis(100);
-/// The same in an unoptimised build, which is this much slower. What took too long would take
+/// The same in an unoptimised build, which is this much slower. A real regression would take
 /// minutes.
 const MAX_BUSY_UNOPTIMISED: Duration = Duration::from_millis(2_500);
-/// The size of what is large: nearly that of the longest reply. An unoptimised build has less, so
-/// that it takes seconds.
+/// The size of a large input: nearly the size of the longest reply. An unoptimised build uses less,
+/// to finish in seconds.
 const LARGE_BYTES: usize = if cfg!(debug_assertions) { 2 << 20 } else { (6 << 20) - (8 << 10) };
 
-/// Returns whether this is too long.
+/// Returns whether a gap is too long.
 ///
 /// In an unoptimised build, which plain `cargo test` runs beside others, only the time of the
 /// worker counts: the time of the process depends on how many threads run at the same time.
@@ -38,7 +38,7 @@ fn is_too_long(gap: Gap) -> bool {
     }
 }
 
-/// A part of the test: a name, and what sends the input.
+/// A part of the test: a name, and the function that sends the input.
 type Part = (&'static str, fn(&Service));
 
 const PARTS: &[Part] = &[
@@ -158,7 +158,7 @@ const PARTS: &[Part] = &[
 ];
 
 impl Service {
-    /// Asks for an answer that fits a schema.
+    /// Asks for an answer that conforms to a schema.
     fn complete(&self, schema: &serde_json::Value) {
         let format = json!({ "name": "x", "schema": schema });
         let body = json!({

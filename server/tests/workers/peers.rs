@@ -1,4 +1,4 @@
-//! What a server talks to, outside of its runtime: a model over HTTP, and an MCP server.
+//! The server's peers, outside of its runtime: a model over HTTP, and an MCP server.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -11,7 +11,7 @@ use loopwright_core::async_trait;
 use loopwright_mcp::{CommandLine, Launch, Pipes};
 use serde_json::{Value, json};
 
-/// A model (Chat Completions) whose replies are prepared: the event stream of each.
+/// A model (Chat Completions) with prepared replies, each an event stream.
 #[derive(Clone)]
 pub(crate) struct Model {
     pub(crate) address: SocketAddr,
@@ -32,12 +32,12 @@ impl Model {
         model
     }
 
-    /// Adds replies. When there are none left, the reply is `done`.
+    /// Adds replies. After the last one, the reply is `done`.
     pub(crate) fn add(&self, replies: impl IntoIterator<Item = String>) {
         self.replies.lock().unwrap().extend(replies);
     }
 
-    /// Forgets the replies that were not asked for.
+    /// Removes the remaining replies.
     pub(crate) fn clear(&self) {
         self.replies.lock().unwrap().clear();
     }
@@ -67,18 +67,18 @@ fn event(delta: &Value, end: Option<&str>) -> String {
     format!("data: {chunk}\n\n")
 }
 
-/// A reply with this text, in one event.
+/// Returns a reply with this text, in one event.
 pub(crate) fn says(text: &str) -> String {
     event(&json!({ "content": text }), None) + &event(&json!({}), Some("stop")) + "data: [DONE]\n\n"
 }
 
-/// A reply in so many events of some bytes each.
+/// Returns a reply in this many events of some bytes each.
 pub(crate) fn says_in_parts(count: usize) -> String {
     let part = event(&json!({ "content": "some words " }), None);
     part.repeat(count) + &event(&json!({}), Some("stop")) + "data: [DONE]\n\n"
 }
 
-/// A reply that calls a tool, with its arguments in one event.
+/// Returns a reply that calls a tool, with its arguments in one event.
 pub(crate) fn calls(tool: &str, arguments: &str) -> String {
     let function = json!({ "name": tool, "arguments": arguments });
     let call = json!({ "index": 0, "id": "call", "type": "function", "function": function });

@@ -1,5 +1,5 @@
-//! [`Service`]: a server in a runtime with one worker, which is watched. Its client, its model and
-//! its MCP server run on other threads.
+//! [`Service`]: a server in a monitored runtime with one worker. Its client, its model and its MCP
+//! server run on other threads.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ use tokio::runtime::{Builder, Handle};
 use crate::heartbeat::{Gap, Heartbeat};
 use crate::peers::{Model, ToolServer};
 
-/// The maximum size of a request's body.
+/// Maximum size of a request's body.
 const MAX_BODY_BYTES: usize = 32 << 20;
 
 /// A server with its client.
@@ -35,7 +35,7 @@ pub(crate) struct Service {
     runtime: Handle,
     routes: TowerToHyperService<axum::Router>,
     heartbeat: Heartbeat,
-    /// The number of the last event that was read, of each session.
+    /// The number of the last event read of each session.
     read: Mutex<HashMap<String, u64>>,
 }
 
@@ -133,7 +133,7 @@ impl Service {
         self.events(session)
     }
 
-    /// Returns the events of a session that were not read before, up to the end of a run.
+    /// Returns the unread events of a session, up to the end of a run.
     pub(crate) fn events(&self, session: &str) -> String {
         let mut read = self.read.lock().unwrap();
         let last = read.entry(session.to_owned()).or_insert(0);
@@ -160,13 +160,13 @@ impl Service {
         text
     }
 
-    /// Returns how long the worker was busy at a time since this was called last.
+    /// Returns the longest time that the worker was busy since the last call.
     pub(crate) fn max_gap(&mut self) -> Gap {
         self.heartbeat.take()
     }
 }
 
-/// Whether a part of a stream has the event with which a run ends. Its name is at the beginning.
+/// Returns whether a part of a stream has the event that ends a run. Its name is at the beginning.
 fn has_end(frame: &[u8]) -> bool {
     let head = &frame[..frame.len().min(200)];
     head.windows(16).any(|part| part == b"event: agent_end")
