@@ -3,10 +3,10 @@
 export const BASE = new URL('api/', document.baseURI);
 const TOKEN_KEY = 'loopwright-token';
 
-/** What a request that got no response is reported with. Browsers say only "Failed to fetch". */
+/** The error for a request without a response. Browsers only say "Failed to fetch". */
 const UNREACHABLE = 'The server does not respond. Check that it is running and that you are online, then try again.';
 
-/** The server refused a request. */
+/** The error of a request that the server refused. */
 export class ApiError extends Error {
   constructor(status, error) {
     super(error?.message ?? `The server responded with status ${status}.`);
@@ -17,12 +17,12 @@ export class ApiError extends Error {
 let asking = null;
 let askForToken = async () => null;
 
-/** Sets the function that asks the user for a token. It receives whether the server refused one, and returns one or null. */
+/** Sets the function that asks the user for a token. It receives whether the server refused a token, and returns a token or null. */
 export const onToken = (ask) => (askForToken = ask);
 
 export const token = () => sessionStorage.getItem(TOKEN_KEY);
 
-/** Stores the token of this tab, and tells the page of it by an event. */
+/** Stores the token of this tab, and dispatches an event. */
 export function storeToken(given) {
   sessionStorage.setItem(TOKEN_KEY, given);
   dispatchEvent(new Event('token'));
@@ -41,7 +41,7 @@ export async function request(method, path, { body: json, signal } = {}) {
     const body = await response.json().catch(() => null);
     const error = new ApiError(response.status, body?.error);
     if (error.kind !== 'token') throw error;
-    // Many requests may be refused at once; the user is asked once.
+    // Many requests may be refused at the same time, but the user is asked once.
     if (sent === token()) {
       asking ??= askForToken(Boolean(sent)).finally(() => (asking = null));
       const given = await asking;
@@ -57,12 +57,12 @@ export async function call(method, path, body) {
   return response.status === 204 ? null : response.json();
 }
 
-/** Returns an id for an input: repeated input with the same id changes nothing. */
+/** Returns an id for an input. An input that is repeated with the same id changes nothing. */
 export const newId = () => hex(crypto.getRandomValues(new Uint8Array(12)));
 
 export const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
 
-/** Sends a request whose body has such an id, and repeats it once if the network failed. */
+/** Sends a request whose body has such an id. Repeats it once if the network failed. */
 export const send = (path, body) =>
   call('POST', path, body).catch((error) => {
     if (error instanceof ApiError) throw error;

@@ -14,28 +14,28 @@ const narrow = matchMedia('(max-width: 760px)');
 
 /** The request that distils facts from the conversation. */
 const DISTIL = '/memory distil';
-/** How many sessions are read at a time. */
+/** The number of sessions per page. */
 const PAGE_SESSIONS = 30;
-/** Events after which the list of sessions shows something else; and the state around the conversation. */
+/** Events that change the list of sessions, and events that change the state around the conversation. */
 const LIST_EVENTS = ['agent_start', 'agent_end', 'external_action', 'external_action_end'];
 const SESSION_EVENTS = ['turn_end', 'compaction', 'reset'];
 
 let session = null; // the id of the open session
 let conversation = null;
-let info = null; // the server's description of it
+let info = null; // its info from the server
 let understood = []; // the commands of its agent
-let served = { agents: [], memory: false }; // the agents of the server, and whether it has facts about the user
+let served = { agents: [], memory: false }; // the server's agents, and whether it remembers facts about the user
 let stream = 'live'; // or 'opening', 'waiting', 'gone'
 let unfollow = () => {};
-let stopping = false; // this tab has asked to abort the run
-let following = true; // the view follows the end
+let stopping = false; // this tab has requested an abort of the run
+let following = true; // whether the view follows the end
 let announced = ''; // the last reply, for screen readers
 let focusedCard = null; // the card that had the keyboard last
 let draft = {}; // settings of the next session
 
 const path = (rest = '') => `sessions/${encodeURIComponent(session)}${rest}`;
 
-/** Shows an error or a text below the conversation; an empty text hides it. */
+/** Shows an error or a text below the conversation. An empty text hides it. */
 function report(message) {
   problem.textContent = message?.message ?? message ?? '';
   problem.classList.toggle('error', message instanceof Error);
@@ -104,14 +104,14 @@ function ended(end) {
   stopping = false;
 }
 
-/** Returns a function that reads from the server, once for many changes. */
+/** Returns a debounced function that reads from the server. */
 const reading = (read) => debounced(150, async () => {
   try {
     await read();
     list();
     show();
   } catch {
-    // The stream of events shows that the server is not reachable.
+    // The stream of events reports that the server is unreachable.
   }
 });
 
@@ -130,9 +130,9 @@ const refreshSession = reading(async () => {
 });
 
 let listed = []; // the sessions in the list, the last changed first
-let nextPage = null; // the position of the first session that is not in it
+let nextPage = null; // the position of the first session after the list
 
-/** Reads the first page of the list. Sessions of further pages stay if they are still behind it. */
+/** Reads the first page of the list. Sessions of later pages stay if they still come after it. */
 const refreshList = reading(async () => {
   const page = await call('GET', `sessions?limit=${PAGE_SESSIONS}`);
   const last = page.next ? page.sessions.at(-1).changed : -1;
@@ -152,7 +152,7 @@ const showMore = reporting(async () => {
 const refresh = () => (refreshSession(), refreshList());
 const scheduleShow = debounced(0, show); // once for all events that arrive together
 
-/** After an event, or after the stream was opened. */
+/** Updates the page after an event, or after the stream was opened. */
 function changed(event) {
   scheduleShow();
   if (!event || LIST_EVENTS.includes(event.type)) refresh();
@@ -161,9 +161,9 @@ function changed(event) {
 
 let confirming = null; // the session that one more click deletes
 
-let rows = new Map(); // by session: what its row shows, as a text, and the element
+let rows = new Map(); // by session: the content of its row, as a text, and the element
 
-/** Draws the list. A row that shows the same stays the same element, or a click that has begun on it would be lost. */
+/** Draws the list. A row with unchanged content keeps its element, so that a click in progress is not lost. */
 function list() {
   const focused = document.activeElement?.dataset.key;
   byId('more-sessions').hidden = !nextPage;
@@ -225,12 +225,12 @@ function status() {
   return ['ready', session ? 'Ready' : ''];
 }
 
-/** Returns the commands that the agent of the session, or of the next one, carries out. */
+/** Returns the commands of the agent of the session, or of the next session. */
 function commands() {
   return session ? understood : served.agents.find(({ name }) => name === byId('agent').value)?.commands ?? [];
 }
 
-/** Says what Enter does, and which commands there are. */
+/** Returns the hint about the Enter key and the commands. */
 function hint() {
   const hints = ['Enter sends', 'Shift+Enter for a new line'];
   if (commands().includes('/plan')) hints.push('/plan plans first');
@@ -266,12 +266,12 @@ function show() {
   moveFocus();
 }
 
-/** Moves the focus to a card that asks, unless the user types, and back to the message when the card is gone. */
+/** Moves the focus to a card with a question unless the user types, and back to the message when the card is gone. */
 function moveFocus() {
   const card = conversation.actions.size ? log.querySelector('.card h3') : null;
   const lost = document.activeElement === document.body;
   const free = lost || (document.activeElement === prompt && !prompt.value);
-  if (card && card !== focusedCard && free) card.focus({ preventScroll: true }); // not its buttons: Enter may be on its way
+  if (card && card !== focusedCard && free) card.focus({ preventScroll: true }); // not its buttons: the user may be about to press Enter
   else if (focusedCard && !card && lost) prompt.focus({ preventScroll: true });
   focusedCard = card;
 }
@@ -336,7 +336,7 @@ async function create() {
   return created;
 }
 
-/** Reads what the server has, and shows the agents to choose from, if there are several. */
+/** Reads the server's agents and features. Shows a choice of agents if there are several. */
 const showAgents = reporting(async () => {
   served = await call('GET', 'agents');
   const { agents } = served;
@@ -362,7 +362,7 @@ const showSettings = reporting(async () => {
   });
 });
 
-/** Starts a run for a message to a run that had just ended, which would otherwise wait for the next one. */
+/** Starts a run for a message whose run had just ended. Otherwise the message would wait for the next run. */
 async function deliver(at) {
   const { running, interrupted, queue, session: { pending } } = await call('GET', at);
   const queued = queue.steering.length + queue.follow_up.length > 0;
@@ -377,7 +377,7 @@ const compact = reporting(async (instructions) => {
   if (!done?.compactions.length) report('There is nothing to compact yet: the last turns always stay complete.');
 });
 
-/** Shows the remembered facts: `find WORDS` those that fit. */
+/** Shows the remembered facts. `find WORDS` shows the matching ones. */
 const memory = reporting((text) => {
   if (text === 'distil') throw new Error('The agent of this session distils no facts.');
   const [, words] = /^find\s+(.+)$/s.exec(text) ?? [];
@@ -424,7 +424,7 @@ sizes.observe(log);
 sizes.observe(scroll);
 byId('down').addEventListener('click', () => ((following = true), followEnd(), prompt.focus()));
 
-/* Earlier events, which are drawn when the user scrolls to them */
+/* Earlier events, drawn when the user scrolls to them */
 
 const showEarlier = reporting(async () => {
   const mine = conversation;
@@ -444,7 +444,7 @@ const showEarlier = reporting(async () => {
   show();
 });
 
-/** Reads earlier events if the user is near the first one that is shown, or all of them leave room. */
+/** Reads earlier events if the user is near the first one shown, or if all of them fit into the view. */
 function readEarlier() {
   byId('earlier').hidden = !(conversation.first > 1);
   const near = !following && scroll.scrollTop < scroll.clientHeight;
@@ -486,7 +486,7 @@ addEventListener('keydown', (key) => {
   }
 });
 
-/** `#s=ID` names the session; `#token=…` hands a token over. */
+/** Applies the address: `#s=ID` names the session, and `#token=…` passes a token. */
 function address() {
   const given = addressParameters();
   const id = given.get('s') || null;

@@ -1,4 +1,4 @@
-// What all cards have that ask the user: a title, a face, the problem of the last decision, a way to deny.
+// The common parts of cards that ask the user: a title, a face, the error of the last decision, a way to deny.
 
 import { el } from './dom.js';
 import { drawTerms } from './terms.js';
@@ -9,7 +9,7 @@ export const row = (...buttons) => el('div', { class: 'row' }, ...buttons);
 /** Returns the sub-agent that needs a decision, as `outer/inner`, or an empty text. */
 export const agentOf = ({ path = [] }) => path.join('/');
 
-/** Creates a card without content; `resolve(body)` sends a decision about the action, and shows why it was refused. */
+/** Creates a card without content. `resolve(body)` sends a decision on the action, and shows why it was refused. */
 export function emptyCard(text, action, decide) {
   const title = el('h3', { tabindex: -1, 'aria-level': 2 }, text);
   const problem = el('p', { class: 'problem', role: 'alert', hidden: true });
@@ -24,7 +24,7 @@ export function emptyCard(text, action, decide) {
     try {
       await decide({ digest: action.digest, ...body });
     } catch (error) {
-      // The path of the decision itself says nothing to the user, who pressed a button.
+      // The path of the decision itself means nothing to the user, who pressed a button.
       const path = error.path && error.path !== '/decision' ? `${error.path}: ` : '';
       showProblem(path + error.message);
       all.forEach((one) => (one.disabled = false));

@@ -1,6 +1,6 @@
-// Small helpers for building the page out of nodes. Strings only ever become text.
+// Small helpers for building the page from nodes. Strings only ever become text.
 
-/** Creates an element with attributes (`on…` are listeners) and children; strings become text nodes. */
+/** Creates an element with attributes (`on…` are listeners) and children. Strings become text nodes. */
 export function el(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -12,7 +12,7 @@ export function el(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Makes these elements the children of `parent`, in this order; those that are there already stay in place. */
+/** Makes these elements the children of `parent`, in this order. Existing children are not moved. */
 export function arrange(parent, elements) {
   const wanted = new Set(elements);
   [...parent.children].filter((one) => !wanted.has(one)).forEach((one) => one.remove());
@@ -23,7 +23,7 @@ export function arrange(parent, elements) {
   }
 }
 
-/** Returns a function that does `work` once, after a delay in milliseconds, however often it is called until then. */
+/** Returns a function that does `work` once, after a delay in milliseconds, however many calls come until then. */
 export function debounced(delay, work) {
   let timer = null;
   return () => (timer ??= setTimeout(() => ((timer = null), work()), delay));
@@ -35,13 +35,13 @@ export const byId = (id) => document.getElementById(id);
 /** Returns a text cut to `max` characters. */
 export const truncated = (text, max) => (text.length > max ? `${text.slice(0, max)}…` : text);
 
-/** Characters that are drawn of one text. */
+/** Maximum number of characters drawn of one text. */
 export const MAX_CHARS = 100_000;
 
 export const bounded = (text) =>
   (text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}… and ${text.length - MAX_CHARS} characters more` : text);
 
-/** Returns a text that a person decides on: characters that would hide or reorder others are named. */
+/** Returns a text to decide on. Characters that would hide or reorder others are replaced by their names. */
 export const visible = (text) =>
   bounded(text.replace(/[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
     (one) => `⟨U+${one.charCodeAt(0).toString(16).padStart(4, '0')}⟩`));

@@ -1,21 +1,21 @@
 // The events of a session. A browser opens six connections to a server over HTTP/1.1, so the tabs of the page share one
-// stream: the tab that holds a lock reads it for all, and passes each frame to the tab that follows its session. When it is
-// closed, the next one gets the lock.
+// stream. The tab that holds a lock reads it for all, and passes each frame to the tab that follows its session. When that
+// tab is closed, the next one gets the lock.
 
 import { ApiError, BASE, call, hex, isTemporary, newId, request, token } from './api.js';
 import { frames } from './frames.js';
 
-/** Milliseconds after which a silent stream is dead: the server sends something every 15 s. */
+/** Milliseconds after which a silent stream counts as dead. The server sends something every 15 s. */
 const SILENCE_TIMEOUT = 40_000;
-/** How many events of the past are read at a time. */
+/** The number of earlier events per page. */
 export const PAGE_EVENTS = 400;
 /** Milliseconds between attempts to reconnect. */
 const MIN_RETRY_DELAY = 500, MAX_RETRY_DELAY = 15_000;
 
 const tab = newId();
 let group = null; // the tabs that share a stream with this one
-let joining = null; // while the group is being joined
-let current = null; // what this tab follows
+let joining = null; // set while the group is being joined
+let current = null; // the session that this tab follows
 
 /** A delay that grows from one attempt to the next, and ends early when the network or the user is back. */
 class Backoff {
@@ -32,9 +32,9 @@ class Backoff {
 }
 
 /**
- * Streams the events of a session, from one near its end on. After a break it continues after the last numbered event.
+ * Streams the events of a session, starting near its end. After a break it continues after the last numbered event.
  * `on.event(envelope, number)`: the number is missing for parts of replies; `on.live()`: the stream is open; `on.waiting(error)`: it will reconnect; `on.gone(error)`: it will
- * not; `on.restart()`: discard all events. Returns a function that ends it.
+ * not; `on.restart()`: discard all events. Returns a function that ends the stream.
  */
 export function follow(session, on) {
   let after = 0, feed = null, gone = false;
@@ -42,7 +42,7 @@ export function follow(session, on) {
 
   function subscribe() {
     const unfollow = feed ? [feed] : [];
-    feed = `${tab}.${newId()}`; // so that frames of an earlier feed are left out
+    feed = `${tab}.${newId()}`; // so that frames of an earlier feed are ignored
     group.change({ follow: [{ feed, session, ...(after ? { after } : { last: PAGE_EVENTS }) }], unfollow });
   }
 
@@ -79,7 +79,7 @@ export function follow(session, on) {
       try {
         on.event(frame.event, frame.id);
       } catch (error) {
-        reportError(error); // an event that cannot be drawn is left out
+        reportError(error); // an event that cannot be drawn is skipped
       }
     },
   };
@@ -92,7 +92,7 @@ export function follow(session, on) {
   };
 }
 
-/** Joins the tabs with the same token. They are one reader for the server. */
+/** Joins the tabs with the same token. To the server they are one reader. */
 function join() {
   joining ??= groupName().then((name) => {
     joining = null;
@@ -102,7 +102,7 @@ function join() {
   });
 }
 
-/** Returns the name of the group of this tab's token, or null if it can share nothing: over HTTP from another machine. */
+/** Returns the name of the group of this tab's token, or null if sharing is impossible: over HTTP from another machine. */
 async function groupName() {
   if (!navigator.locks || !crypto.subtle) return null;
   const own = token() ?? '';
@@ -115,7 +115,7 @@ class Group {
     this.name = name;
     this.left = new AbortController();
     this.stream = null; // the id of the open stream, in the tab that reads it
-    this.failure = null; // why it is not open
+    this.failure = null; // the reason that it is not open
     this.tabs = new Map(); // by id: the channel to a tab, and its feeds
     this.backoff = new Backoff();
     this.broken = new AbortController();
@@ -141,7 +141,7 @@ class Group {
     return channel;
   }
 
-  /** Holds a lock until this tab leaves; resolves when it has it. */
+  /** Holds a lock until this tab leaves. Resolves when it has the lock. */
   hold(name) {
     const { signal } = this.left;
     return new Promise((held) => {
@@ -150,13 +150,13 @@ class Group {
     });
   }
 
-  /** Sends a message to all tabs, this one included: the name of a method, and what it takes. */
+  /** Sends a message to all tabs, including this one: the name of a method, and its arguments. */
   tell(message) {
     this.all?.postMessage(message);
     this[message.type](message);
   }
 
-  /** Changes what this tab follows. */
+  /** Changes the sessions that this tab follows. */
   async change(change) {
     await this.present;
     if (!this.left.signal.aborted) this.tell({ type: 'changed', from: tab, ...change });
@@ -172,7 +172,7 @@ class Group {
     this.backoff.end();
   }
 
-  /** A tab has changed what it follows. The tab that reads the stream tells the server. */
+  /** Handles a change of the sessions that a tab follows. The tab that reads the stream sends it to the server. */
   changed({ from, follow, unfollow }) {
     if (!this.stream) {
       if (this.failure) this.tell(this.failure);
@@ -203,7 +203,7 @@ class Group {
     navigator.locks.request(`${this.name} ${from}`, { signal: this.left.signal }, closed).catch(() => {}); // this tab has left
   }
 
-  /** Sends the changes to the server, one request after the other. Those that come meanwhile are sent together. */
+  /** Sends the changes to the server, one request after the other. Changes that come meanwhile are sent together. */
   async send() {
     if (this.sending) return;
     this.sending = true;

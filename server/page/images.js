@@ -4,12 +4,12 @@ import { byId, el } from './dom.js';
 
 const TYPES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 const MAX_IMAGES = 10;
-/** Larger files are drawn again, as models do not see more than this. */
+/** Limits above which an image is scaled down, as models do not see more detail. */
 const MAX_FILE_BYTES = 1_000_000, MAX_SIDE = 2_000;
-/** Characters of base64 that fit into a request. */
+/** Maximum number of base64 characters in a request. */
 const MAX_CHARS = 4_000_000;
 
-let images = []; // as they are sent: {media_type, data}
+let images = []; // in the form to send: {media_type, data}
 
 /** Returns the images, and removes them from the next message. */
 export function takeImages() {
@@ -18,10 +18,10 @@ export function takeImages() {
   return taken;
 }
 
-/** Adds images again that could not be sent. */
+/** Puts images back that could not be sent. */
 export const putBack = (taken) => draw([...taken, ...images]);
 
-/** Lets the user add images; `reporting(work)` returns a function that shows why one cannot be added. */
+/** Lets the user add images. `reporting(work)` returns a function that shows why an image cannot be added. */
 export function acceptImages(reporting) {
   const add = reporting(async (files) => {
     for (const file of files) {

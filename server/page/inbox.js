@@ -1,4 +1,4 @@
-// The page for people who only decide: the pending actions of all sessions that they may see.
+// The page for people who only decide: the pending actions that they may see, of all sessions.
 
 import { call, newId, request, send } from './api.js';
 import { byId, el } from './dom.js';
@@ -6,7 +6,7 @@ import { frames } from './frames.js';
 import { actionCard } from './tool.js';
 import { addressParameters } from './token.js';
 
-/** Milliseconds after which a silent stream is dead: the server sends something every 15 s. */
+/** Milliseconds after which a silent stream counts as dead. The server sends something every 15 s. */
 const SILENCE_TIMEOUT = 40_000;
 /** Milliseconds between attempts to reconnect. */
 const RETRY_DELAY = 2_000;
@@ -25,7 +25,7 @@ function count() {
   document.title = cards.size ? `(${cards.size}) Inbox` : 'Inbox';
 }
 
-/** Shows an action, in place of an earlier state of it. */
+/** Shows an action. Replaces its earlier state. */
 function pending(action) {
   const key = keyOf(action.session, action.call), known = cards.get(key);
   if (known && JSON.stringify(known.action) === JSON.stringify(action)) return;

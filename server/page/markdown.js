@@ -1,5 +1,5 @@
-// Markdown to DOM nodes while it streams. HTML in it is text like any other, images are links, and a link goes to
-// http, https or mail and nowhere else. A finished block is never redrawn.
+// Streaming Markdown to DOM nodes. HTML in it is plain text, images become links, and links lead only to http, https
+// or mail. A finished block is never redrawn.
 
 import { el, truncated } from './dom.js';
 
@@ -9,7 +9,7 @@ const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
 const QUOTE = /^ {0,3}> ?(.*)$/;
 const DIVIDER = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
-/** A longer block is drawn in parts, and nothing nests deeper. */
+/** Maximum size of a block, beyond which it is drawn in parts, and maximum nesting. */
 const MAX_BLOCK_CHARS = 20_000, MAX_DEPTH = 6;
 
 function kindOf(line) {
@@ -171,7 +171,7 @@ const isTable = (head, line) => head.includes('|') && line.length < 1000 && line
 
 function list(lines, partial) {
   const root = el('div', { class: 'list' });
-  const levels = []; // each an open list: its indentation, its kind, its element, its last item
+  const levels = []; // the open lists: indentation, kind, element, last item of each
   let item = null;
   const draw = (last) => item?.at.append(...inline(item.text, last));
   for (const line of lines) {
@@ -234,7 +234,7 @@ function safe(address) {
   }
 }
 
-/** The named characters that models write. Others stay as they are written. */
+/** The named characters that models write. Other names stay unchanged. */
 const NAMED = {
   amp: '&', lt: '<', gt: '>', quot: '"', apos: '’', nbsp: '\u00a0', copy: '©', reg: '®', trade: '™', deg: '°', plusmn: '±',
   times: '×', divide: '÷', middot: '·', bull: '•', hellip: '…', ndash: '–', mdash: '—', lsquo: '‘', rsquo: '’', ldquo: '“',
@@ -255,10 +255,10 @@ const decoded = (text) =>
 const anchor = (href, ...children) =>
   el('a', { href, title: href, target: '_blank', rel: 'noopener noreferrer nofollow' }, ...children);
 
-/** Returns the nodes of a text. With `partial` it may end within markup that is not closed yet. */
+/** Returns the nodes of a text. With `partial`, the text may end within open markup. */
 export function inline(text, partial = false, depth = 0, linked = false) {
   const out = [];
-  const missing = new Set(); // markers that do not close from here on
+  const missing = new Set(); // markers without an end from here on
   let plain = 0, at = 0;
   const match = (pattern, from) => ((pattern.lastIndex = from), pattern.exec(text));
   const take = (upTo, ...nodes) => {
@@ -342,14 +342,14 @@ function ending(text, marker, from, missing) {
   return -1;
 }
 
-/** Returns the host of a link whose text names another one, so that a reader without a pointer sees it. */
+/** Returns the host of a link whose text names another host, so that a reader without a pointer sees it. */
 function otherHost(text, href) {
   const { host } = new URL(href);
   const named = text.toLowerCase().match(/(?:[\p{L}\p{N}-]{1,63}\.){1,8}\p{L}{2,63}(?![\p{L}\p{N}-])/gu) ?? [];
   return host && named.length && !named.every((one) => host === one || host === `www.${one}` || `www.${host}` === one) ? host : null;
 }
 
-/** Returns an address in a text without the punctuation that follows it; brackets that it opened belong to it. */
+/** Returns an address in a text without the punctuation after it. Brackets that it opens belong to it. */
 function bare(address) {
   let end = address.length;
   const count = (bracket) => address.slice(0, end).split(bracket).length;

@@ -1,13 +1,13 @@
-// The facts that agents remember about the user, in a dialog: to see and to forget.
+// A dialog with the facts that agents remember about the user, to read and to forget.
 
 import { call } from './api.js';
 import { byId, el } from './dom.js';
 
 const PAGE = 100;
-let words = ''; // only facts that fit these words are shown
+let words = ''; // only facts that match these words are shown
 let confirming = false; // one more click deletes all facts
 
-/** Shows the facts, or those that `fit`. Fails if the server remembers no facts. */
+/** Shows the facts, or only the matching ones (`fit`). Fails if the server remembers no facts. */
 export async function showMemory(fit) {
   words = fit;
   confirming = false;
@@ -28,7 +28,7 @@ async function draw(shown = PAGE) {
   byId('forget-all').textContent = confirming ? 'Forget all facts?' : 'Forget all';
 }
 
-/** Returns the first facts, and whether there are more. */
+/** Returns the first facts, and whether more follow. */
 async function read(count) {
   if (words) return [(await call('GET', `memory?query=${encodeURIComponent(words)}`)).facts, false];
   const facts = [];

@@ -1,4 +1,4 @@
-// The card of a question: its text, and the form in which the user answers.
+// The card of a question: its text, and the form for the answer.
 
 import { agentOf, button, denial, emptyCard, row } from './card.js';
 import { el } from './dom.js';
@@ -20,7 +20,7 @@ export function questionCard(question, action, decide, drawArguments, visible) {
   const input = { choice: options, several: options, text: writing, json, secret }[question.form]();
   const provide = (data) => resolve({ decision: 'provide', data });
 
-  /** Radio buttons, or checkboxes if several can be chosen. */
+  /** Radio buttons, or checkboxes if several options can be chosen. */
   function options() {
     const several = question.form === 'several';
     const all = question.options.map((option) => ({
@@ -42,7 +42,7 @@ export function questionCard(question, action, decide, drawArguments, visible) {
     return { fields: [field], answer: () => field.value.trim() || undefined, missing: 'Type an answer.' };
   }
 
-  /** JSON, and the schema that it must fit. */
+  /** JSON, and the schema that it must match. */
   function json() {
     const field = el('textarea', { class: 'json', spellcheck: 'false', 'aria-labelledby': hint });
     const schema = el('details', {}, el('summary', {}, 'Schema'), el('div', { class: 'args' }, ...drawArguments(question.schema)));
@@ -57,7 +57,7 @@ export function questionCard(question, action, decide, drawArguments, visible) {
     return { fields: [schema, field], answer, missing: 'Type an answer in JSON.' };
   }
 
-  /** A text that is not shown, and that the browser should not keep. */
+  /** A hidden text, which the browser should not store. */
   function secret() {
     const field = el('input', { type: 'password', class: 'answer', autocomplete: 'off', 'aria-labelledby': hint });
     return { fields: [field], answer: () => field.value || undefined, missing: 'Type an answer.' };

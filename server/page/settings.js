@@ -1,4 +1,4 @@
-// The settings of a session, in a dialog: those of the open one, or of the next one.
+// A dialog with the settings of the open session, or of the next one.
 
 import { call } from './api.js';
 import { byId, el } from './dom.js';
@@ -7,13 +7,13 @@ const TEXTS = ['name', 'model', 'thinking'];
 const LIMITS = ['maxTurns', 'maxSessionTurns', 'maxSessionTokens', 'maxSessionCost'];
 
 /**
- * Shows settings. `agent` is the route that describes the agent; `save(change)` gets the new values, `null` for what is up to
- * the agent, and its error is shown.
+ * Shows settings. `agent` is the route that describes the agent. `save(change)` gets the new values, `null` for settings that
+ * are up to the agent, and its error is shown.
  */
 export async function editSettings(settings, agent, save) {
   const [{ default: usual, models }, { tools }] = await Promise.all([
     call('GET', 'models'),
-    call('GET', agent).catch(() => ({ tools: [] })), // it cannot be built yet, without a model for example
+    call('GET', agent).catch(() => ({ tools: [] })), // the agent cannot be built yet, for example without a model
   ]);
   for (const name of [...TEXTS, ...LIMITS]) field(name).value = settings[name] ?? '';
   field('model').placeholder = usual ?? 'PROVIDER/NAME';
@@ -46,7 +46,7 @@ function option({ id, context_window: window, prices }) {
   return el('option', { value: id }, facts.filter(Boolean).join(' · '));
 }
 
-/** Returns a box for each tool that would ask, and for those that are allowed already. */
+/** Returns a checkbox for each tool that would ask, and for each allowed tool. */
 function approvals(allowed, tools) {
   const asking = tools.filter(({ approval, effect }) => approval !== 'never' && effect !== 'read_only');
   const names = new Set(['all', ...asking.map(({ name }) => name), ...allowed]);

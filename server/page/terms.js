@@ -1,4 +1,4 @@
-// What the person who decides is told about an action besides its arguments: its terms.
+// The terms of an action, shown besides its arguments to the person who decides.
 
 import { el, visible } from './dom.js';
 
@@ -8,7 +8,7 @@ export function allows({ terms = {} }, kind) {
   return (!decisions.length || decisions.includes(kind)) && (quorum < 2 || kind === 'approve');
 }
 
-/** Draws the description, the roles, the deadline and the approvals so far; an empty element if there are none. */
+/** Draws the description, the roles, the deadline and the approvals so far. Returns an empty element without any. */
 export function drawTerms({ terms = {}, approvals = [] }) {
   const { description, roles = [], deadline, default_decision: taken, quorum = 0 } = terms;
   const box = el('div', { class: 'terms' });

@@ -5,9 +5,9 @@ import { MAX_CHARS, bounded, el, truncated, visible } from './dom.js';
 import { questionCard, questionOf } from './question.js';
 import { allows } from './terms.js';
 
-/** Lines that are drawn of one text. */
+/** Maximum number of lines drawn of one text. */
 const MAX_LINES = 2_000;
-/** Milliseconds after which it is asked what a pending call would change. */
+/** Milliseconds before the preview of a pending call is requested. */
 const PREVIEW_DELAY = 100;
 const IMAGES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 const STATES = {
@@ -26,7 +26,7 @@ const parse = (text) => {
 const pre = (text, kind = '') => el('pre', { class: kind, tabindex: 0 }, text);
 /** Returns output without the colours of terminals. */
 const plain = (text) => bounded(text.replace(/\x1b\[[0-9;?]*[A-Za-z]/g, ''));
-/** Returns a value as text: strings as they are, small values in one line, large ones in many. */
+/** Returns a value as text: strings unchanged, small values in one line, large ones in many. */
 function asText(value) {
   const line = typeof value === 'string' ? value : JSON.stringify(value);
   return visible(typeof value === 'string' || line.length <= 72 ? line : JSON.stringify(value, null, 2));
@@ -46,7 +46,7 @@ function diff(text) {
   return coloured(text.replace(/\n$/, '').split('\n').map((line, at) => [kind(line, at), line]));
 }
 
-/** Draws arguments as a list of names and values; a replacement as a diff. */
+/** Draws arguments as a list of names and values, and a replacement as a diff. */
 function drawArguments(value) {
   if (value === null || typeof value !== 'object' || Array.isArray(value)) return [pre(asText(value))];
   const { old_string: before, new_string: after } = value;
@@ -62,7 +62,7 @@ function drawArguments(value) {
   return rows;
 }
 
-/** Returns the argument that is shown in the head of a call. */
+/** Returns the argument shown in the head of a call. */
 function gist(value) {
   if (value === null || typeof value !== 'object') return '';
   const texts = Object.values(value).filter((it) => typeof it === 'string');
@@ -70,7 +70,7 @@ function gist(value) {
   return truncated(visible((first ?? texts[0] ?? '').split('\n', 1)[0]), 120);
 }
 
-/** Which request a pending action makes beyond an approval: `{kind, data}`, or undefined. */
+/** Returns the request of a pending action beyond an approval: `{kind, data}`, or undefined. */
 const requestOf = (action) => action.request;
 
 /** A call on the page. */
@@ -85,7 +85,7 @@ export class ToolCall {
     this.out = el('div', { class: 'out' });
     this.details = el('details', {}, this.summary, this.args, this.notes, this.out);
     this.card = null;
-    this.cards = new Map(); // of actions of the sub-agent that works for it, by their calls
+    this.cards = new Map(); // of the actions of its sub-agent, by their calls
     this.node = el('div', { class: 'call' }, this.details);
     this.name = name;
     this.setStatus('writing');
@@ -145,7 +145,7 @@ export class ToolCall {
     const took = this.started && time ? (time - this.started) / 1000 : 0;
     this.setStatus(result.status, took >= 0.1 ? ` · ${took.toFixed(took < 10 ? 1 : 0)} s` : '');
     const { details } = result;
-    if (this.asks) this.details.open = true; // the question and its answer are part of the conversation
+    if (this.asks) this.details.open = true; // a question and its answer belong to the conversation
     this.out.replaceChildren();
     if (typeof details?.diff === 'string' && details.diff) {
       this.args.replaceChildren(); // the diff shows them
@@ -159,7 +159,7 @@ export class ToolCall {
     if (typeof details?.exit_code === 'number' && details.exit_code) this.state.textContent += ` · exit ${details.exit_code}`;
   }
 
-  /** Asks for a decision, which `decide(body)` sends; `preview()` reads what the call would change. */
+  /** Asks for a decision, which `decide(body)` sends. `preview()` reads the change that the call would make. */
   ask(action, decide, preview) {
     this.setStatus('waiting');
     this.setArguments(action.arguments);
@@ -179,7 +179,7 @@ export class ToolCall {
     this.node.append(node);
   }
 
-  /** Shows an approval of an action that needs more of them. */
+  /** Shows an approval of an action that needs further approvals. */
   approved(who) {
     this.notes.append(el('p', { class: 'note' }, `Approved by ${who}. More approvals are required.`));
   }
@@ -213,10 +213,10 @@ export class ToolCall {
   }
 }
 
-/** Returns the kind of a decision, and what it contains. */
+/** Returns the kind of a decision, and its content. */
 const kindOf = (decision) => (typeof decision === 'string' ? [decision] : Object.entries(decision)[0]);
 
-/** Says what was decided. */
+/** Returns the text for a decision. */
 function wordsFor(kind, more, who, asks) {
   const by = who ? ` by ${who}` : '';
   const words = {
@@ -246,9 +246,9 @@ function card(action, decide, preview) {
   const text = agent + (request ? `${name} asks: ${request.kind}` : `Run ${name}?`);
   const { node, title, face, showProblem, resolve } = emptyCard(text, action, decide);
   const back = () => button('Back', () => (showProblem(''), showChoices(), title.focus()));
-  let change = null; // what is shown in place of the arguments, or below them
+  let change = null; // nodes shown instead of the arguments, or with them
   const content = () => el('div', { class: 'args' }, ...(change ?? drawArguments(request?.data ?? action.arguments)));
-  // The JSON that may be sent besides yes and no: the input that a tool asks for, or other arguments.
+  // The JSON that may be sent besides yes and no: the input for a tool, or other arguments.
   const json = request
     ? { open: 'Provide…', label: 'Input as JSON', start: '', go: 'Provide', body: (data) => ({ decision: 'provide', data }) }
     : {
@@ -287,7 +287,7 @@ function card(action, decide, preview) {
     reason.focus();
   }
 
-  /** Shows what the call would change, unless it was decided on meanwhile. */
+  /** Shows the change that the call would make, unless the action was decided meanwhile. */
   async function showPreview() {
     const { digest, diff: text, problem } = (node.isConnected && (await preview())) || {};
     if (digest !== action.digest || (text === undefined && !problem)) return;
@@ -300,7 +300,7 @@ function card(action, decide, preview) {
   }
 
   showChoices();
-  // The events of earlier decisions follow at once; without a preview the arguments are shown.
+  // Delayed, since events of earlier decisions follow at once. Without a preview the arguments are shown.
   if (!request && preview) setTimeout(() => showPreview().catch(() => {}), PREVIEW_DELAY);
   return node;
 }

@@ -1,12 +1,12 @@
-// A conversation on the page: a fold of a session's events, the same after a reload, a break and in every tab.
+// A conversation on the page, derived from a session's events. It is the same after a reload, a break and in every tab.
 
 import { debounced, el, short } from './dom.js';
 import { Markdown } from './markdown.js';
 import { ToolCall, image } from './tool.js';
 
-/** Milliseconds for which deltas are gathered before they are drawn. */
+/** Milliseconds for which deltas are collected before they are drawn. */
 const DRAW_DELAY = 30;
-/** Events that change nothing around the conversation. */
+/** Events that do not change the state around the conversation. */
 const STREAMED = ['message_update', 'tool_execution_update'];
 const LIMITS = { turns: 'turns', tokens: 'tokens', cost: 'cost', wall_time: 'time' };
 
@@ -28,7 +28,7 @@ class Text {
   }
 }
 
-/** Thinking of the model, folded. */
+/** The thinking of the model, collapsed. */
 class Thinking {
   constructor() {
     this.label = el('summary', {}, 'Thinking…');
@@ -51,7 +51,7 @@ class Thinking {
 /** Returns whether a reply has neither text nor calls. */
 const isEmpty = (parts) => !parts.some((part) => part.type === 'tool_call' || (part.type === 'text' && part.text.trim()));
 
-/** A reply of the model: blocks in the order in which they began. */
+/** A reply of the model: its blocks, in the order of their starts. */
 class Reply {
   constructor() {
     this.node = el('article', { class: 'assistant', 'aria-label': 'Reply', 'aria-busy': 'true' });
@@ -80,7 +80,7 @@ class Reply {
     for (const block of this.blocks.values()) block.draw?.();
   }
 
-  /** Shows the complete message. Blocks that were streamed stay if they are equal. Returns the calls with their ids. */
+  /** Shows the complete message. Streamed blocks stay if they are equal. Returns the calls with their ids. */
   end({ parts, stop }) {
     const blocks = [...this.blocks.values()];
     const same = blocks.length === parts.length && parts.every((part, at) =>
@@ -106,7 +106,7 @@ class Reply {
   }
 }
 
-/** Counts down to the next attempt of a request that failed. */
+/** A countdown to the next attempt of a failed request. */
 class Retry {
   constructor({ attempt, max_attempts: max, delay_ms: delay, reason, time }) {
     const until = time + delay;
@@ -125,17 +125,17 @@ class Retry {
 }
 
 /**
- * Folds events into `root`. `on.changed(event)`: the state around it has changed; `on.replied(text)`: the model has just completed
- * this reply; `on.ended(outcome)`: a run has ended; `on.decide(call, body)` sends a decision; `on.preview(call)` reads what a
- * pending call would change; `on.continue()` continues a run.
+ * Draws events into `root`. `on.changed(event)`: the state around it has changed; `on.replied(text)`: the model has just completed
+ * this reply; `on.ended(outcome)`: a run has ended; `on.decide(call, body)` sends a decision; `on.preview(call)` reads the
+ * change of a pending call; `on.continue()` continues a run.
  */
 export class Conversation {
   constructor(root, on) {
     Object.assign(this, { root, on });
     this.calls = new Map(); // by id
-    this.open = new Map(); // replies that stream, by number
+    this.open = new Map(); // streaming replies, by number
     this.actions = new Map(); // pending actions, by call
-    this.requests = new Map(); // texts that wait for their own run, by input
+    this.requests = new Map(); // texts that wait for a run of their own, by input
     this.continueButton = el('button', { type: 'button', class: 'continue', onclick: on.continue }, 'Continue');
     this.scheduleDraw = debounced(DRAW_DELAY, () => this.open.forEach((reply) => reply.draw()));
     this.clear();
@@ -144,13 +144,13 @@ export class Conversation {
   clear() {
     this.root.replaceChildren();
     this.waiting?.end();
-    this.waiting = null; // the notice that a request will be sent again
+    this.waiting = null; // the notice that a request will be retried
     for (const map of [this.calls, this.open, this.actions]) map.clear();
     this.run = null; // the id of the run in progress
-    this.interruption = null; // the notice that a crash has interrupted it
-    this.compacting = false; // whether it only compacts
+    this.interruption = null; // the notice that a crash has interrupted the run
+    this.compacting = false; // whether the run only compacts
     this.queue = []; // { input, queue, text } of steers and follow-ups
-    this.first = null; // the number of the first event that is shown
+    this.first = null; // the number of the first event shown
   }
 
   get running() { return this.run !== null && !this.interruption; }
@@ -169,7 +169,7 @@ export class Conversation {
     return this.add(el('div', { class: `notice ${kind}` }, el('span', {}, text), ...more));
   }
 
-  /** Adds a notice of a failure that the user can continue after. The last such notice has the button. */
+  /** Adds a notice of a failure after which the user can continue. The last such notice has the button. */
   failed(text) {
     return this.notice(text, 'error', this.continueButton);
   }
@@ -185,7 +185,7 @@ export class Conversation {
     return reply;
   }
 
-  /** Draws events before those that are shown, the first of which has this number. Nothing of them is open. */
+  /** Draws earlier events, the first of which has this number. They contain no open work. */
   prepend(events, first) {
     const page = new Conversation(el('div'), { changed() {}, replied() {}, ended() {} });
     events.forEach((event) => page.apply(event));
@@ -234,7 +234,7 @@ export class Conversation {
     else if (message.role === 'tool_result') this.calls.get(message.call)?.end(message);
     else if (message.role === 'custom') this.notice(message.kind);
     else {
-      const streamed = this.open.has(message.id); // false for messages of the past
+      const streamed = this.open.has(message.id); // false for earlier messages
       const reply = this.reply(message.id);
       this.open.delete(message.id);
       for (const [id, call] of reply.end(message)) this.calls.set(id, call);
@@ -271,7 +271,7 @@ export class Conversation {
     for (const id of this.actions.keys()) if (id === call || id.startsWith(`${call}~`)) this.actions.delete(id);
   }
 
-  /** Returns the call for which the sub-agent works that needs this decision, if there is one. */
+  /** Returns the call whose sub-agent needs this decision, if there is one. */
   outer(id) {
     const ends = this.calls.has(id) ? [] : [...id.matchAll(/~/g)].map(({ index }) => index);
     return ends.map((end) => this.calls.get(id.slice(0, end))).find(Boolean);
@@ -330,7 +330,7 @@ export class Conversation {
     this.on.ended(end);
   }
 
-  /** Shows or removes the notice that a crash has interrupted this run (or null). No event contains this; the server reports it. */
+  /** Shows or removes the notice that a crash has interrupted this run (or null). No event reports an interrupted run, but the server does. */
   interrupted(run, why = 'The server stopped in the middle of this run.') {
     if (run === null || run !== this.run) {
       this.interruption?.remove();
