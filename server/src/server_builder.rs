@@ -327,8 +327,8 @@ impl ServerBuilder {
     /// with the estimates in their logs, which have no output.
     ///
     /// Usage is read from the logs of the sessions. The usage of deleted sessions and of requests
-    /// to `/api/agent-chat` counts only in this process, until it ends, unless it has a
-    /// [directory](Self::daily_use).
+    /// without a session counts only in this process, until it ends, unless there is a
+    /// [directory](Self::daily_use) for it.
     pub fn daily_budget(mut self, budget: Budget) -> Self {
         self.daily_budget = budget;
         self

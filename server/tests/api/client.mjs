@@ -33,7 +33,7 @@ async function post(path, body) {
   return response.json();
 }
 
-// One request: its frames, with a file in them that looks like frames itself.
+// One request: its frames, which contain a file that itself looks like frames.
 const llmConfig = { provider: "offline", model: "rules" };
 const body = JSON.stringify({ message: "Read sheep.txt", workDir: ".", llmConfig });
 const frames = await read("/api/agent-chat", { method: "POST", headers: json, body }, ({ data }) => data.type === "complete");
@@ -42,14 +42,14 @@ assert.equal(frames[0].data.type, "agent_start");
 const result = frames.find(({ data }) => data.type === "tool_result").data;
 for (const line of text.split(/\r?\n/)) assert.ok(result.content.includes(line), `${line} is missing: ${result.content}`);
 
-// A live session: every number once, and from any of them exactly the rest.
+// A live session: every number comes once, and a reader from any number gets exactly the rest.
 const { id } = await post("/api/sessions", { workDir: "." });
 const events = `/api/sessions/${id}/events`;
 const done = ({ event }) => event === "agent_end";
 const first = read(events, {}, done);
 await post(`/api/sessions/${id}/prompt`, { message: "Read sheep.txt" });
 const whole = await first;
-// Without the time: an event of the log has the time of its run's start or end.
+// Without times: an event from the log has the time of its run's start or end.
 const numbered = (list) => list.filter(({ id }) => id !== undefined).map(({ data: { time, ...data }, ...event }) => ({ ...event, data }));
 assert.ok(whole.every(({ event, data }) => event === data.type));
 assert.deepEqual(numbered(whole).map(({ id }) => id), numbered(whole).map((_, at) => String(at + 1)));

@@ -24,7 +24,7 @@ PIXEL = {
     "data": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
 }
 QUESTION = "Read sheep.txt"
-# How long a stream that does not end may be silent until the rest of its frames is not waited for, in seconds.
+# Seconds of silence after which an endless stream is cut off.
 SILENCE = 0.25
 TOOLS = ("read_file", "write_file", "edit_file", "list_directory", "all")
 

@@ -14,7 +14,7 @@ const [address, mode, thread] = process.argv.slice(2);
 const url = `${address}/ag-ui/shepherd`;
 const kinds = new Set();
 
-// What the client would leave out of an event, or convert, it says as a warning.
+// The client warns about parts of an event that it would drop or convert.
 console.warn = (...why) => assert.fail(why.join(' '));
 
 /** Returns an agent, and the events that it receives. Each is checked. */
@@ -179,7 +179,7 @@ async function follow() {
   console.log('followed');
 }
 
-// Each event of the file fits the schema, and the events of each response their order.
+// Each event of the file conforms to the schema, and the events of each response to their order.
 async function check() {
   for (const response of readFileSync(thread, 'utf8').trim().split('\n\n')) {
     const events = response.split('\n').map((line) => EventSchemas.parse(JSON.parse(line)));

@@ -73,7 +73,7 @@ async function settled(chat, condition) {
   assert.equal(chat.status, 'ready', chat.error);
 }
 
-/** A page that is loaded later has the same messages, apart from what is only known while it streams. */
+/** A page that is loaded later has the same messages, except for data that exists only while streaming. */
 async function isSaved(chat) {
   const messages = await saved(chat.id);
   await validateUIMessages({ messages });
@@ -207,7 +207,7 @@ async function resume() {
   console.log('resumed');
 }
 
-// Each chunk of the file fits the schema, and those of each response are a message.
+// Each chunk of the file conforms to the schema, and the chunks of each response form a message.
 async function check() {
   for (const response of readFileSync(chat, 'utf8').trim().split('\n\n')) {
     const chunks = response.split('\n').map((line) => JSON.parse(line));
