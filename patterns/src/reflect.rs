@@ -42,7 +42,7 @@ use serde::Deserialize;
 /// ]);
 /// let pattern = Reflect::new("A poem has two lines.", PiPattern).rounds(2);
 /// let agent = GenericAgent::builder(model, pattern).build()?;
-/// let (handle, _events) = agent.run(RunContext::new()).await?;
+/// let handle = agent.session().await?;
 /// assert_eq!(handle.prompt("A poem?").await?.text, "Roses are red,\nviolets are blue.");
 /// # Ok(()) }
 /// ```
@@ -56,9 +56,9 @@ pub struct Reflect<P> {
 
 #[derive(Deserialize, JsonSchema)]
 struct Verdict {
-    /// Whether the answer can stay as it is.
+    /// `true` if the answer can stay as it is.
     is_good: bool,
-    /// What is to be improved.
+    /// The points to improve.
     reason: String,
 }
 

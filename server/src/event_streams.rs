@@ -51,7 +51,7 @@ pub(crate) struct Follow {
     #[serde(default, deserialize_with = "position")]
     #[schemars(range(max = MAX_POSITION))]
     pub(crate) last: Option<u64>,
-    /// Whether new events of sub-agents are sent too.
+    /// `true` if new events of sub-agents are sent too.
     #[serde(default)]
     pub(crate) tree: bool,
 }

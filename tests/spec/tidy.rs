@@ -9,7 +9,6 @@ mod protocols;
 mod style;
 mod types;
 mod weight;
-mod words;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -165,14 +165,14 @@ fn failed(error: LongTermError) -> ToolError {
 struct Remember {
     /// The fact: one sentence that can be understood alone, with names instead of "I" or "it".
     fact: String,
-    /// Whether the fact is for everyone, and not about the user.
+    /// `true` if the fact is for everyone, and not about the user.
     #[serde(default)]
     shared: bool,
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct RecallFacts {
-    /// What to look for, in words that the facts may contain.
+    /// The text to look for, in words that the facts may contain.
     query: String,
     /// The maximum number of facts, at most 20. The default is 5.
     limit: Option<usize>,
@@ -182,7 +182,7 @@ struct RecallFacts {
 struct Forget {
     /// The id of the fact.
     id: u64,
-    /// Whether it is a fact for everyone.
+    /// `true` if it is a fact for everyone.
     #[serde(default)]
     shared: bool,
 }

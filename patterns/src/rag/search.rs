@@ -11,7 +11,7 @@ use serde_json::json;
 
 #[derive(Deserialize, JsonSchema)]
 struct Search {
-    /// What to search for.
+    /// The text to search for.
     query: String,
 }
 

@@ -23,7 +23,7 @@ use crate::settings::SessionSettings;
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct AgentList {
     agents: Vec<AgentEntry>,
-    /// Whether the server keeps facts about the caller, under `/api/memory`.
+    /// `true` if the server keeps facts about the caller, under `/api/memory`.
     memory: bool,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct ToolDescription {
     /// The JSON Schema of the arguments.
     schema: Value,
     effect: Effect,
-    /// Whether calls need the user's approval.
+    /// The calls that need the user's approval.
     approval: NeedsApproval,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct After {
     /// Without a number to continue after: about how many of the last events are sent.
     #[serde(default)]
     last: Option<u64>,
-    /// Whether new events of sub-agents are sent too. They have no `id`.
+    /// `true` if new events of sub-agents are sent too. They have no `id`.
     #[serde(default)]
     tree: bool,
 }

@@ -28,7 +28,7 @@ pub(super) struct Code {
     pub(super) items: Vec<Vec<Item>>,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Target {
     Module(usize),
@@ -121,7 +121,7 @@ impl Code {
         own
     }
 
-    /// What a path in `module` leads to; `None` if that is not in this crate.
+    /// The target of a path in `module`; `None` if that is not in this crate.
     pub(super) fn resolve(&self, module: usize, path: &[String]) -> Option<Target> {
         self.resolve_within(module, path, 0)
     }
@@ -181,7 +181,7 @@ impl Code {
     }
 }
 
-/// Whether an item is compiled for tests only.
+/// Returns whether an item is compiled for tests only.
 pub(super) fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let inner = attribute.parse_args::<syn::Path>();

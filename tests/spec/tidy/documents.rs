@@ -60,7 +60,7 @@ fn every_separate_test_and_benchmark_is_listed() {
     }
 }
 
-/// What is made here is in no commit, and in no build in a container.
+/// Files that are made here are in no commit, and in no build in a container.
 #[test]
 fn docker_ignores_what_git_ignores() {
     let ignored = read(".dockerignore");

@@ -270,7 +270,7 @@ impl Finder<'_> {
         }
     }
 
-    /// What a macro is given: expressions where it is a list of them, tokens otherwise.
+    /// Visits the input of a macro: expressions where it is a list of them, tokens otherwise.
     fn tokens(&mut self, tokens: TokenStream) {
         let trees: Vec<TokenTree> = tokens.into_iter().collect();
         let ident = |at: usize| match trees.get(at) {

@@ -33,7 +33,7 @@ fn read_crate(folder: &str, root: &str) -> Code {
     Code::read(root, &|path| fs::read_to_string(folder.join(path)).ok())
 }
 
-/// The layer of a file of the core: 0 is the highest, that of the plain values the lowest.
+/// The layer of a file of the core: 0 is the highest, the plain values have the lowest.
 fn layer(file: &str) -> usize {
     let name = file.split('/').next().unwrap_or_default().trim_end_matches(".rs");
     LAYERS.iter().position(|known| *known == name).unwrap_or(LAYERS.len())

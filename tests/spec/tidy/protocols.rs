@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{read, rust_files, without_tests};
 
-/// What the adapters take from the core: events, what they contain, and inputs.
+/// The types that the adapters take from the core: events, their contents, and inputs.
 const VALUES: [&str; 15] = [
     "AgentEvent",
     "Message",

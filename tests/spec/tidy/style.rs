@@ -1,27 +1,20 @@
 //! How the source looks: the length of lines, first sentences, imports of the examples.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::{read, rust_files, without_tests};
 
 const MAX_COLUMNS: usize = 100;
 
-/// First words that are right although they do not end in an `s` that makes a verb of them.
-const OTHER_FIRST_WORDS: [&str; 1] = ["Deprecated:"];
+/// Words that begin a question. A comment that begins with one makes it a noun.
+const QUESTIONS: [&str; 5] = ["What", "Which", "How", "Whose", "Whether"];
 
-/// Public items of these kinds are described by what they do.
-const KINDS: [&str; 10] = [
-    "fn ",
-    "async fn ",
-    "const fn ",
-    "struct ",
-    "enum ",
-    "trait ",
-    "type ",
-    "const ",
-    "static ",
-    "mod ",
-];
+/// Verbs with a type as their subject. Types are described by noun phrases.
+const VERBS_OF_TYPES: [&str; 7] =
+    ["Describes", "Holds", "Says", "Represents", "Contains", "Keeps", "Tells"];
+
+/// Phrases that a shorter one replaces.
+const LONG_PHRASES: [&str; 2] = [" that of ", " those of "];
 
 fn long_lines(text: &str) -> Vec<usize> {
     let long = text.lines().enumerate().filter(|(_, line)| line.chars().count() > MAX_COLUMNS);
@@ -40,59 +33,61 @@ fn no_line_has_more_than_100_columns() {
     assert!(failed.is_empty(), "more than {MAX_COLUMNS} columns: {}", failed.join(" "));
 }
 
-/// The public items whose first sentence does not begin with a third-person verb, and those that
-/// have no documentation: `line: item: first word`.
-fn without_a_verb(text: &str) -> Vec<String> {
+/// Returns the line and the first word of each comment of a public function that does not begin
+/// with a verb in the third person, of each type with such a verb, and of each question.
+fn misplaced_first_words(text: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let mut first: Option<String> = None;
-    let mut in_attribute = false;
-    for (at, line) in text.lines().enumerate() {
-        let line = line.trim();
+    let mut first: Option<&str> = None;
+    for (at, line) in text.lines().map(str::trim).enumerate() {
         if let Some(doc) = line.strip_prefix("///") {
-            if first.is_none() {
-                let word = doc.split_whitespace().next().unwrap_or_default();
-                first = Some(word.to_owned());
-            }
+            first = first.or_else(|| doc.split_whitespace().next());
             continue;
         }
-        in_attribute |= line.starts_with("#[") || line.starts_with("#!");
-        if in_attribute {
-            in_attribute = !line.ends_with(']');
-            continue;
+        if line.starts_with('#') || line.ends_with(']') {
+            continue; // attributes
         }
-        let item = line.strip_prefix("pub ").unwrap_or_default();
-        let item = item.strip_prefix("unsafe ").unwrap_or(item);
-        if KINDS.iter().any(|kind| item.starts_with(kind))
-            && !(item.starts_with("mod ") && item.ends_with(';'))
-            && !item.contains('$')
-        {
-            let word = first.as_deref().unwrap_or("no documentation");
+        if let Some(word) = first.take() {
+            let item = line.strip_prefix("pub ").unwrap_or_default();
+            let is_fn = ["fn ", "async fn ", "const fn "].iter().any(|kind| item.starts_with(kind));
             let is_verb = word.starts_with(char::is_uppercase)
                 && word.ends_with('s')
-                && !word.ends_with("ss")
-                || OTHER_FIRST_WORDS.contains(&word);
-            if !is_verb {
-                let name = item.split(['(', '{', '<', ':', '=', ';']).next().unwrap_or_default();
-                found.push(format!("{}: {}: {word}", at + 1, name.trim()));
+                && !word.ends_with("ss");
+            let is_type = !line.contains("fn ") && VERBS_OF_TYPES.contains(&word);
+            if is_fn && !is_verb || is_type || QUESTIONS.contains(&word) {
+                found.push(format!("{}: {word}", at + 1));
             }
         }
-        first = None;
     }
     found
 }
 
 #[test]
-fn public_items_are_described_by_what_they_do() {
+fn functions_are_described_by_verbs_and_types_by_nouns() {
     let mut failed = Vec::new();
-    let is_source = |file: &Path| file.iter().take(2).any(|part| part == "src");
-    for file in rust_files().iter().filter(|file| is_source(file)) {
-        let path = file.display().to_string();
+    // Of other frameworks, doc comments are sent to models. The tests of tools quote such comments.
+    let skipped = ["docs/compare", "tests/commands", "tests/spec/tidy/style.rs"];
+    let files = rust_files();
+    for file in files.iter().filter(|file| !skipped.iter().any(|path| file.starts_with(path))) {
         let text = read(file);
-        for item in without_a_verb(without_tests(&text)) {
-            failed.push(format!("{path}:{item}"));
+        let found = misplaced_first_words(without_tests(&text));
+        failed.extend(found.into_iter().map(|word| format!("{}:{word}", file.display())));
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn comments_repeat_a_noun_rather_than_point_to_it() {
+    let mut failed = Vec::new();
+    for file in rust_files().iter().filter(|file| !file.ends_with("tidy/style.rs")) {
+        for (at, line) in read(file).lines().enumerate() {
+            let is_comment = line.trim().starts_with("//");
+            let phrase = LONG_PHRASES.iter().find(|phrase| line.contains(**phrase));
+            if let Some(phrase) = phrase.filter(|_| is_comment) {
+                failed.push(format!("{}:{}:{phrase}", file.display(), at + 1));
+            }
         }
     }
-    assert!(failed.is_empty(), "the first word is no third-person verb:\n{}", failed.join("\n"));
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
 /// Examples show where each name comes from.
@@ -109,13 +104,10 @@ fn examples_import_by_name() {
 }
 
 #[test]
-fn a_noun_phrase_and_a_missing_description_are_found() {
+fn misplaced_words_and_long_lines_are_found() {
     let text = "/// Returns it.\npub fn a() {}\n/// A thing.\n#[derive(Debug)]\npub struct B;\n\
-                pub enum C {\n    /// The first.\n    First,\n}\npub mod d;\n\
-                /// What it is.\n    pub async fn e() {}\npub(crate) fn f() {}\n\
-                /// Process it.\npub const G: u8 = 1;\n";
-    let expected = ["5: struct B: A", "6: enum C: no documentation", "12: async fn e: What"];
-    let last = ["15: const G: Process"];
-    assert_eq!(without_a_verb(text), expected.iter().chain(&last).copied().collect::<Vec<_>>());
+                /// Holds a thing.\npub struct C {\n    /// Whether it is.\n    first: bool,\n}\n\
+                /// Process it.\npub async fn d() {}\n/// The process.\nfn e() {}\n";
+    assert_eq!(misplaced_first_words(text), ["7: Holds", "9: Whether", "12: Process"]);
     assert_eq!(long_lines(&format!("{}\n{}é", "é".repeat(100), "é".repeat(100))), [2]);
 }

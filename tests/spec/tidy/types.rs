@@ -21,7 +21,7 @@ pub(super) struct Method {
     pub(super) output: Option<Ty>,
 }
 
-/// What the declarations of a crate say.
+/// The declarations of a crate.
 #[derive(Default)]
 pub(super) struct Types {
     pub(super) fields: HashMap<(String, String), Ty>,
@@ -129,7 +129,7 @@ impl Types {
         self.methods.insert((own.to_owned(), name), Method { file, output });
     }
 
-    /// What holds inside an `impl` block.
+    /// The scope inside an `impl` block.
     pub(super) fn scope(&self, code: &Code, module: usize, item: &syn::ItemImpl) -> Scope {
         let mut scope = Scope::default();
         self.generics(code, module, &item.generics, &mut scope);
@@ -265,7 +265,7 @@ impl Types {
         }
     }
 
-    /// The method of a type of the crate, its own or that of a trait of the crate.
+    /// The method of a type of the crate: its own, or a method of a trait of the crate.
     pub(super) fn find(&self, ty: &Ty, name: &str) -> Option<&Method> {
         let mut ty = ty;
         for _ in 0..4 {
@@ -297,7 +297,7 @@ impl Ty {
         self.key != "?"
     }
 
-    /// What is inside an `Option`, a `Result` or a boxed future; the type itself otherwise.
+    /// The type inside an `Option`, a `Result` or a boxed future; the type itself otherwise.
     pub(super) fn peeled(self) -> Option<Ty> {
         match self.key.as_str() {
             "Option" | "Result" | "BoxFuture" if !self.ours => {

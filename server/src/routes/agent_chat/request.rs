@@ -35,7 +35,7 @@ pub(crate) struct ChatRequest {
     #[serde(default, deserialize_with = "or_default")]
     #[schemars(with = "Option<LlmConfig>")]
     llm_config: LlmConfig,
-    /// Whether tools that change something must be listed in `autoApprove`.
+    /// `true` if tools that change something must be listed in `autoApprove`.
     #[serde(default, deserialize_with = "or_default")]
     #[schemars(with = "Option<bool>")]
     confirm: bool,

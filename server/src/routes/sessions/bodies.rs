@@ -50,7 +50,7 @@ pub(crate) struct Setup {
     /// The agent, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) agent: Option<String>,
-    /// Whether the session can only be read here, because the server lacks its agent or does not
+    /// `true` if the session can only be read here: the server lacks its agent or does not
     /// allow its model.
     #[serde(rename = "readOnly")]
     pub(crate) read_only: bool,
@@ -76,9 +76,9 @@ pub(crate) struct SessionStatus {
     pub(crate) setup: Setup,
     /// The agent's commands, such as `/plan`. A request that begins with one runs it.
     pub(crate) commands: Vec<&'static str>,
-    /// Whether a run is in progress, in this process or another one.
+    /// `true` if a run is in progress, in this process or another one.
     pub(crate) running: bool,
-    /// Whether a run was interrupted by the end of a process; `continue` resumes it.
+    /// `true` if a run was interrupted by the end of a process; `continue` resumes it.
     pub(crate) interrupted: bool,
     /// The reason that the session does not continue by itself: processes ended while they worked
     /// on it.

@@ -60,7 +60,7 @@ pub(crate) struct SessionSummary {
     /// The run in progress, or the run that was interrupted.
     #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<RunId>,
-    /// Whether the run was interrupted: no process executes it.
+    /// `true` if the run was interrupted: no process executes it.
     interrupted: bool,
     /// The reason that the session does not continue by itself: processes ended while they worked
     /// on it. A person has to continue it, abort it, or send another request.
