@@ -6,11 +6,11 @@
 
 use std::error::Error;
 
+use loopwright::GenericAgent;
 use loopwright::event::{Decision, Provided};
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
 use loopwright::tool::AskUser;
-use loopwright::{GenericAgent, RunContext};
 use serde_json::json;
 
 #[tokio::main]
@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Script::text("A table on the terrace is booked."),
     ]);
     let agent = GenericAgent::builder(model, PiPattern).tool(AskUser::new()).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     println!("{:?}", handle.prompt("Book a table.").await?.end);
 
     for action in handle.pending().await? {
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 Ok(answer) => {
                     println!("> {typed}: the answer is {answer}");
                     let decision = Decision::Provide(Provided::Input(answer));
-                    handle.resolve(action.call.clone(), action.digest.clone(), decision).await?;
+                    handle.resolve(&action, decision).await?;
                 }
                 Err(why) => println!("> {typed}: {why}"),
             }

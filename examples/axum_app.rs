@@ -18,16 +18,16 @@ use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use loopwright::GenericAgent;
 use loopwright::log::InMemoryStore;
 use loopwright::patterns::PiPattern;
 use loopwright::providers::Offline;
 use loopwright::server::{Server, ToPublic, router, sse};
-use loopwright::{GenericAgent, RunContext};
 use tokio::net::TcpListener;
 
 /// Streams the run of one request. Without `public`, the frames also contain arguments and costs.
 async fn ask(State(agent): State<GenericAgent>, question: String) -> Response {
-    let Ok((handle, _)) = agent.run(RunContext::new()).await else {
+    let Ok(handle) = agent.session().await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     match handle.prompt_stream(question).await {

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Cassette, Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext, tool};
+use loopwright::{GenericAgent, tool};
 
 /// Returns the weather.
 #[tool(read_only)]
@@ -30,7 +30,7 @@ async fn ask(path: &Path, system: &str) -> Result<(), Box<dyn Error>> {
         Ok::<_, Box<dyn Error>>(ScriptedModel::new([call, Script::text("Take an umbrella.")]))
     })?;
     let agent = GenericAgent::builder(model, PiPattern).system(system).tool(weather());
-    let (handle, _events) = cassette.agent(agent.build()?).run(RunContext::new()).await?;
+    let handle = cassette.agent(agent.build()?).session().await?;
     println!("{}", handle.prompt("Do I need an umbrella in Oslo?").await?.text);
     Ok(cassette.finish()?)
 }

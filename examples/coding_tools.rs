@@ -7,11 +7,10 @@
 use std::error::Error;
 use std::fs;
 
-use loopwright::event::Decision;
+use loopwright::GenericAgent;
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
 use loopwright::tools::{Workspace, coding_tools};
-use loopwright::{GenericAgent, RunContext};
 use serde_json::json;
 
 #[tokio::main]
@@ -29,13 +28,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     ]);
     let tools = coding_tools(Workspace::open(folder.path())?);
     let agent = GenericAgent::builder(model, PiPattern).tools(tools).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     handle.prompt("Correct the greeting.").await?;
 
     for action in handle.pending().await? {
         let preview = agent.preview(&action).await?;
         println!("{} waits:\n{}", action.name, preview.unwrap_or_default());
-        handle.resolve(action.call, action.digest, Decision::Approve).await?;
+        handle.approve(&action).await?;
     }
     handle.wait_for_idle().await;
     let messages = handle.state().await?.messages;

@@ -10,7 +10,7 @@ use loopwright::memory::SummaryCompaction;
 use loopwright::model::ModelInfo;
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{AgentEvent, GenericAgent, RunContext};
+use loopwright::{AgentEvent, GenericAgent};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -23,7 +23,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .model_named("summaries", summaries)
         .compaction(SummaryCompaction::new().model("summaries").at(0.7).keep_turns(1))
         .build()?;
-    let (handle, mut events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
+    let mut events = handle.subscribe();
     for chapter in 1..=8 {
         handle.prompt(format!("Write chapter {chapter}.")).await?;
     }

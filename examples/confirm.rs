@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let decision =
             if small { Decision::Approve } else { Decision::Deny("that is too much".into()) };
         println!("{} {}: {}", action.name, action.arguments, decision.name());
-        handle.resolve(action.call, action.digest, decision).await?;
+        handle.resolve(&action, decision).await?;
     }
     handle.wait_for_idle().await;
     let state = handle.state().await?;

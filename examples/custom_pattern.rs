@@ -14,9 +14,7 @@ use async_trait::async_trait;
 use loopwright::message::UserMessage;
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{
-    AgentEvent, Ask, BehaviorPattern, GenericAgent, RunContext, StepContext, StepEnd, StepError,
-};
+use loopwright::{AgentEvent, Ask, BehaviorPattern, GenericAgent, StepContext, StepEnd, StepError};
 
 pub(crate) struct Revise<P> {
     pub(crate) rounds: u32,
@@ -51,7 +49,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         GenericAgent::builder(ScriptedModel::new(writer), Revise { rounds: 2, writer: PiPattern })
             .model_named("critic", ScriptedModel::new(critic))
             .build()?;
-    let (handle, mut events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
+    let mut events = handle.subscribe();
     handle.prompt("A line about the sea, please.").await?;
     while let Some(event) = events.try_next() {
         if let AgentEvent::MessageEnd { message } = &event.event {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use loopwright::patterns::GenericPattern;
 use loopwright::testing::{Script, ScriptedModel};
 use loopwright::tool::Effect;
-use loopwright::{GenericAgent, RunContext, ToolError, tool_with};
+use loopwright::{GenericAgent, ToolError, tool_with};
 use serde_json::json;
 
 /// A stand-in for an HTTP client.
@@ -66,7 +66,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Script::text("It is 18 degrees warmer in Rome than in Oslo."),
     ]);
     let agent = GenericAgent::builder(model, GenericPattern).tool(weather).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
 
     let outcome = handle.prompt("How much warmer is it in Rome than in Oslo?").await?;
     for result in handle.state().await?.messages.iter().filter_map(|m| m.as_tool_result()) {

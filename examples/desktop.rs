@@ -17,7 +17,7 @@ use loopwright::event::{
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel, TestTool};
 use loopwright::tool::Effect;
-use loopwright::{AgentEvent, GenericAgent, RunContext};
+use loopwright::{AgentEvent, GenericAgent};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -31,7 +31,8 @@ async fn serve_window(
     let model = ScriptedModel::new([call, Script::text("The file is deleted.")]);
     let delete = TestTool::new("delete").effect(Effect::AtMostOnce);
     let agent = GenericAgent::builder(model, PiPattern).tool(delete).build()?;
-    let (handle, mut events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
+    let mut events = handle.subscribe();
     loop {
         tokio::select! {
             click = clicks.recv() => match click {

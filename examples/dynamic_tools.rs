@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel, TestTool};
 use loopwright::tool::ToolSource;
-use loopwright::{GenericAgent, RunContext, Tool, ToolError, async_trait};
+use loopwright::{GenericAgent, Tool, ToolError, async_trait};
 use serde_json::json;
 
 #[derive(Clone, Default)]
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .tool(TestTool::new("clock"))
         .tool_source("plugin_", plugins.clone())
         .build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     println!("{}", handle.prompt("What can you do?").await?.text);
     plugins.install("mail");
     println!("{}", handle.prompt("Send a mail.").await?.text);

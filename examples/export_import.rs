@@ -8,14 +8,14 @@ use loopwright::log::InMemoryStore;
 use loopwright::memory::{Jsonl, import, to_jsonl, to_markdown};
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext, SessionStore};
+use loopwright::{GenericAgent, SessionStore};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let store = InMemoryStore::new();
     let model = ScriptedModel::new([Script::text("Nine.")]);
     let agent = GenericAgent::builder(model, PiPattern).build()?;
-    let (handle, _events) = agent.run(RunContext::new().stored(&store, "count").await?).await?;
+    let handle = agent.open(&store, "count").await?;
     handle.prompt("How many planets are there?").await?;
 
     // A session can be read while it is open.
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     import(&other, "copy", &file).await?;
     let model = ScriptedModel::new([Script::text("Pluto was the ninth.")]);
     let agent = GenericAgent::builder(model, PiPattern).build()?;
-    let (handle, _events) = agent.run(RunContext::new().stored(&other, "copy").await?).await?;
+    let handle = agent.open(&other, "copy").await?;
     handle.prompt("And Pluto?").await?;
     println!("the copy has {} messages", handle.state().await?.messages.len());
     Ok(())

@@ -9,7 +9,7 @@ use loopwright::model::{ModelErrorKind, ModelInfo};
 use loopwright::patterns::PiPattern;
 use loopwright::providers::{Fallback, Retry};
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{AgentEvent, GenericAgent, RunContext};
+use loopwright::{AgentEvent, GenericAgent};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -22,7 +22,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let retried = Retry::new(primary.clone()).attempts(2).base_delay(Duration::from_millis(1));
     let model = Fallback::new(retried).or(backup);
     let agent = GenericAgent::builder(model, PiPattern).build()?;
-    let (handle, mut events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
+    let mut events = handle.subscribe();
     for _ in 0..2 {
         println!("{}", handle.prompt("Hello").await?.text);
     }

@@ -9,7 +9,7 @@ use std::error::Error;
 use loopwright::event::InputEvent;
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Gate, Script, ScriptedModel};
-use loopwright::{AgentEvent, GenericAgent, RunContext};
+use loopwright::{AgentEvent, GenericAgent};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -20,7 +20,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Script::text("Everybody knows."),
     ]);
     let agent = GenericAgent::builder(model, PiPattern).build()?;
-    let (handle, mut events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
+    let mut events = handle.subscribe();
 
     handle.send(InputEvent::UserRequest("Run the tests.".into())).await?;
     handle.follow_up("Then release it.").await?;

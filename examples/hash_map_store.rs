@@ -13,7 +13,7 @@ use loopwright::log::{LogEntry, MemoryError, SessionInfo, sub_agents};
 use loopwright::memory::conformance;
 use loopwright::patterns::PiPattern;
 use loopwright::providers::Offline;
-use loopwright::{GenericAgent, Memory, RunContext, SessionStore, async_trait};
+use loopwright::{GenericAgent, Memory, SessionStore, async_trait};
 
 #[derive(Clone, Default)]
 struct HashMapStore(Arc<Mutex<HashMap<String, Session>>>);
@@ -115,7 +115,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("The store passes the conformance suite.");
 
     let agent = GenericAgent::builder(Offline::new(), PiPattern).build()?;
-    let (handle, _events) = agent.run(RunContext::new().stored(&store, "monday").await?).await?;
+    let handle = agent.open(&store, "monday").await?;
     handle.prompt("Hello").await?;
     for info in store.sessions().await? {
         println!("{}: {} entries in its log", info.title, info.entries);

@@ -9,13 +9,13 @@ use std::io::Write;
 use loopwright::event::Update;
 use loopwright::patterns::GenericPattern;
 use loopwright::providers::Offline;
-use loopwright::{AgentEvent, GenericAgent, RunContext};
+use loopwright::{AgentEvent, GenericAgent};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let agent =
         GenericAgent::builder(Offline::new(), GenericPattern).system("You are brief.").build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
 
     let mut run = handle.prompt_stream("Hello! What are you?").await?;
     while let Some(event) = run.next().await {

@@ -4,11 +4,11 @@
 
 use std::error::Error;
 
+use loopwright::GenericAgent;
 use loopwright::event::Role;
 use loopwright::hooks::{BeforeEnd, FnHandleBeforeEnd, FnHandleStepTextPart, TextAction};
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Script::text("It is 4711. Source: your bank."),
     ]);
     let agent = GenericAgent::builder(model, PiPattern).hook(redact).hook(cite).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     handle.prompt("What is my PIN?").await?;
     for message in handle.state().await?.messages.iter() {
         let who = if message.role() == Role::User { "user" } else { "agent" };

@@ -8,7 +8,7 @@ use std::error::Error;
 
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{AgentEvent, GenericAgent, RunContext, ToolContext, ToolError, tool};
+use loopwright::{AgentEvent, GenericAgent, ToolContext, ToolError, tool};
 use serde_json::json;
 
 /// Builds the project.
@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Script::text("I have stopped the build."),
     ]);
     let agent = GenericAgent::builder(model, PiPattern).tool(build()).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
 
     let mut run = handle.prompt_stream("Build it.").await?;
     while let Some(event) = run.next().await {

@@ -7,12 +7,12 @@
 
 use std::error::Error;
 
+use loopwright::GenericAgent;
 use loopwright::agent::Limits;
 use loopwright::message::Usage;
 use loopwright::model::{ModelInfo, Prices};
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel, TestTool};
-use loopwright::{GenericAgent, RunContext};
 use serde_json::json;
 
 #[tokio::main]
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             .tool(TestTool::new("search"))
             .limits(limits)
             .build()?;
-        let (handle, _events) = agent.run(RunContext::new()).await?;
+        let handle = agent.session().await?;
         let outcome = handle.prompt("Search until you find it.").await?;
         println!(
             "{:?} {:?}: {} requests, {} tokens, ${:.4}",

@@ -9,7 +9,7 @@ use futures::stream::{StreamExt, iter};
 use loopwright::message::{StopReason, Usage};
 use loopwright::model::{BlockKind, BoxStream, ChatRequest, ModelEvent, ModelInfo};
 use loopwright::patterns::PiPattern;
-use loopwright::{ChatModel, GenericAgent, RunContext};
+use loopwright::{ChatModel, GenericAgent};
 
 struct Capitals(ModelInfo);
 
@@ -36,7 +36,7 @@ impl ChatModel for Capitals {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = Capitals(ModelInfo::new("own/capitals"));
     let agent = GenericAgent::builder(model, PiPattern).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     let outcome = handle.prompt("Is anybody there?").await?;
     println!("{} ({} tokens)", outcome.text, outcome.usage.total());
     Ok(())

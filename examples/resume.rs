@@ -9,7 +9,7 @@ use std::error::Error;
 use loopwright::memory::Sqlite;
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext, SessionStore};
+use loopwright::{GenericAgent, SessionStore};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -18,17 +18,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let model = ScriptedModel::new([Script::text("Nice to meet you, Ann.")]);
     let agent = GenericAgent::builder(model, PiPattern).build()?;
-    let (handle, mut events) = agent.run(RunContext::new().stored(&store, "chat").await?).await?;
+    let handle = agent.open(&store, "chat").await?;
     println!("{}", handle.prompt("I am Ann.").await?.text);
-    drop((handle, agent));
-    while events.next().await.is_some() {} // until the session is closed
+    handle.close().await;
 
     for info in store.sessions().await? {
         println!("stored: {:?}, {} entries", info.title, info.entries);
     }
     let model = ScriptedModel::new([Script::text("You are Ann.")]);
     let agent = GenericAgent::builder(model.clone(), PiPattern).build()?;
-    let (handle, _events) = agent.run(RunContext::new().stored(&store, "chat").await?).await?;
+    let handle = agent.open(&store, "chat").await?;
     println!("{}", handle.prompt("Who am I?").await?.text);
     for message in model.requests()[0].messages.iter() {
         println!("in the request: {:?} {}", message.role(), message.text());

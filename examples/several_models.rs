@@ -7,11 +7,11 @@
 
 use std::error::Error;
 
+use loopwright::GenericAgent;
 use loopwright::model::ModelInfo;
 use loopwright::pattern::Profile;
 use loopwright::patterns::{PiPattern, Route};
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let agent = GenericAgent::builder(small.info(ModelInfo::new("local/small")), pattern)
         .model_named("large", large.info(ModelInfo::new("cloud/large")))
         .build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     handle.prompt("What time is it?").await?;
     handle.prompt("Why are there infinitely many primes?").await?;
     let messages = handle.state().await?.messages;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use loopwright::event::{InputEvent, Prompt, Update, Urgency};
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel, TestTool};
-use loopwright::{AgentEvent, GenericAgent, RunContext};
+use loopwright::{AgentEvent, GenericAgent};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -30,7 +30,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     ]);
     let search = TestTool::new("search").takes(Duration::from_millis(50));
     let agent = GenericAgent::builder(model, PiPattern).tool(search).build()?;
-    let (handle, mut events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
+    let mut events = handle.subscribe();
 
     handle.send(InputEvent::UserRequest("Tell me about tea.".into())).await?;
     let mut words = 0;

@@ -8,7 +8,7 @@ use std::io::{Write, stdout};
 use loopwright::event::Update;
 use loopwright::patterns::PiPattern;
 use loopwright::providers::Offline;
-use loopwright::{AgentEvent, GenericAgent, RunContext, tool};
+use loopwright::{AgentEvent, GenericAgent, tool};
 
 /// Returns the weather.
 #[tool(read_only)]
@@ -19,7 +19,7 @@ fn weather(city: &str) -> String {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let agent = GenericAgent::builder(Offline::new(), PiPattern).tool(weather()).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
 
     let mut run = handle.prompt_stream("use weather with city=Rome").await?;
     while let Some(event) = run.next().await {

@@ -7,9 +7,9 @@
 
 use std::error::Error;
 
+use loopwright::GenericAgent;
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext};
 
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
 #[allow(dead_code, reason = "the example prints the fields")]
@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     ]);
     let agent =
         GenericAgent::builder(model.clone(), PiPattern).output::<Invoice>().max_turns(5).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     let outcome = handle.prompt("Invoice R-17 is over forty euros.").await?;
 
     let invoice: Invoice = outcome.output().ok_or("there is no invoice")?;

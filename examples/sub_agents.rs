@@ -9,11 +9,10 @@
 
 use std::error::Error;
 
-use loopwright::event::Decision;
 use loopwright::log::InMemoryStore;
 use loopwright::patterns::GenericPattern;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext, tool};
+use loopwright::{GenericAgent, tool};
 use serde_json::json;
 
 /// Books it.
@@ -46,13 +45,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .child("hotels", "Finds and books hotels.", booker("a room")?)
         .build()?;
     let store = InMemoryStore::new();
-    let (handle, _events) = agent.run(RunContext::new().stored(&store, "trip").await?).await?;
+    let handle = agent.open(&store, "trip").await?;
     let mut tree = handle.subscribe_tree();
 
     println!("{:?}", handle.prompt("Plan my trip to Rome.").await?.end);
     while let Some(action) = handle.pending().await?.into_iter().next() {
         println!("{}: {} {}", action.path.join("/"), action.name, action.arguments);
-        handle.resolve(action.call, action.digest, Decision::Approve).await?;
+        handle.approve(&action).await?;
         handle.wait_for_idle().await;
     }
     let state = handle.state().await?;

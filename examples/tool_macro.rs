@@ -8,10 +8,9 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use loopwright::event::Decision;
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext, Tools, tool, tools};
+use loopwright::{GenericAgent, Tools, tool, tools};
 use serde_json::json;
 
 /// Returns the rate between two currencies.
@@ -62,11 +61,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let account = Arc::new(Account { euros: 300.into() });
     let agent =
         GenericAgent::builder(model, PiPattern).tool(rate()).tools(account.tools()).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     handle.prompt("Pay my debts.").await?;
     for action in handle.pending().await? {
         println!("{} needs an approval: {}", action.call, action.arguments);
-        handle.resolve(action.call, action.digest, Decision::Approve).await?;
+        handle.approve(&action).await?;
     }
     handle.wait_for_idle().await;
     let messages = handle.state().await?.messages;

@@ -7,7 +7,7 @@ use std::error::Error;
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
 use loopwright::tool::ToolUpdate;
-use loopwright::{AgentEvent, GenericAgent, RunContext, ToolContext, tool};
+use loopwright::{AgentEvent, GenericAgent, ToolContext, tool};
 use serde_json::json;
 
 /// Copies files.
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Script::text("The second copy hangs."),
     ]);
     let agent = GenericAgent::builder(model, PiPattern).tool(copy()).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
 
     let mut run = handle.prompt_stream("Copy them.").await?;
     while let Some(event) = run.next().await {

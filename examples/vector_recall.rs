@@ -9,7 +9,7 @@
 use loopwright::patterns::{PiPattern, Rag};
 use loopwright::retrieval::{Embedder, Passage, RetrievalError, Retriever};
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext, async_trait};
+use loopwright::{GenericAgent, async_trait};
 
 const DOCUMENTS: [(&str, &str); 3] = [
     ("leave.md", "Five days of holiday can be moved to the next year."),
@@ -82,7 +82,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let index = Index::of(Trigrams, &DOCUMENTS).await?;
     let model = ScriptedModel::new([Script::text("The office books it [travel.md].")]);
     let agent = GenericAgent::builder(model, Rag::new(index, PiPattern)).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     println!("{}", handle.prompt("Who is booking my travel?").await?.text);
     Ok(())
 }

@@ -20,7 +20,7 @@ use hyper_util::rt::TokioExecutor;
 use loopwright::event::{ActionResult, Decision, ExternalAction, InputEvent};
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{AgentHandle, GenericAgent, RunContext, tool};
+use loopwright::{AgentHandle, GenericAgent, tool};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -79,7 +79,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Script::text("You get 50 € back."),
     ]);
     let agent = GenericAgent::builder(model, PiPattern).tool(refund()).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     let app = Router::new().route("/decisions", post(decide)).with_state(handle.clone());
     let answer_to = listen(app).await? + "/decisions";
     let desk = listen(Router::new().route("/", post(desk))).await?;

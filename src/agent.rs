@@ -70,13 +70,13 @@ impl GenericAgent {
     /// #         step.ask().await?.finish()
     /// #     }
     /// # }
-    /// use loopwright_core::{GenericAgent, RunContext};
+    /// use loopwright_core::GenericAgent;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let agent = GenericAgent::builder(ScriptedModel::new([Script::text("Hi.")]), Once).build()?;
     /// let bounded = agent.with_run_budget(&Budget::default().turns(0));
-    /// let (handle, _events) = bounded.run(RunContext::new()).await?;
+    /// let handle = bounded.session().await?;
     /// let outcome = handle.prompt("Hello").await?;
     /// assert_eq!(outcome.limit, Some(Limit::Turns));
     /// # Ok(()) }
@@ -96,8 +96,61 @@ impl GenericAgent {
         GenericAgent { config, pattern: self.pattern.clone() }
     }
 
+    /// Opens a session of a store, and continues or starts it: [`GenericAgent::run`] with
+    /// [`RunContext::stored`]. [`AgentHandle::subscribe`] returns its events.
+    ///
+    /// ```
+    /// use loopwright_core::GenericAgent;
+    /// use loopwright_core::log::InMemoryStore;
+    /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+    /// # use loopwright_core::testing::{Script, ScriptedModel};
+    /// # struct Once;
+    /// # #[async_trait::async_trait]
+    /// # impl BehaviorPattern for Once {
+    /// #     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+    /// #         step.take_input().await?;
+    /// #         step.ask().await?.finish()
+    /// #     }
+    /// # }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = InMemoryStore::new();
+    /// let agent = GenericAgent::builder(ScriptedModel::new([Script::text("Hi.")]), Once).build()?;
+    /// let session = agent.open(&store, "holiday").await?;
+    /// assert_eq!(session.prompt("Hello").await?.text, "Hi.");
+    /// session.close().await;
+    ///
+    /// let session = agent.open(&store, "holiday").await?;
+    /// assert_eq!(session.state().await?.messages.len(), 2);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`SessionStore::open`] and [`GenericAgent::run`] do.
+    pub async fn open(
+        &self,
+        store: &(impl SessionStore + Clone + 'static),
+        session: impl Into<Arc<str>>,
+    ) -> Result<AgentHandle, AgentError> {
+        let (handle, _) = self.run(RunContext::new().stored(store, session).await?).await?;
+        Ok(handle)
+    }
+
+    /// Starts a session in memory, which is lost when it ends.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`GenericAgent::run`] does.
+    pub async fn session(&self) -> Result<AgentHandle, AgentError> {
+        let (handle, _) = self.run(RunContext::new()).await?;
+        Ok(handle)
+    }
+
     /// Opens a session and starts its task, which runs the input/output event loop. Returns a
-    /// handle for inputs and a stream with all events.
+    /// handle for inputs and a stream with all events from the start. [`GenericAgent::open`] and
+    /// [`GenericAgent::session`] are shorter.
     ///
     /// The session's log is read once, here. Queued requests in it start at once. A run that a
     /// crash interrupted is reported by [`AgentState::interrupted_run`], and
@@ -130,8 +183,8 @@ impl GenericAgent {
     /// the session acts on them, with its own agent and settings. The events come from the log, so
     /// a reply arrives when it is complete, and the events of sub-agents are missing.
     ///
-    /// When the owner leaves or is killed, the stream ends and
-    /// [`EventStream::moved`](crate::EventStream::moved) returns `true`: this process can now
+    /// When the owner leaves or is killed, the stream ends with
+    /// [`StreamEnd::Moved`](crate::event::StreamEnd::Moved): this process can now
     /// [open](GenericAgent::run) the session. Unanswered inputs stay in the mailbox for the next
     /// owner, and the method that sent them returns `Ok`. If [`SessionStore::in_use`] of the store
     /// returns `None`, the departure of the owner is not noticed.
@@ -150,7 +203,7 @@ impl GenericAgent {
     ///
     /// use loopwright_core::log::InMemoryStore;
     /// use loopwright_core::testing::{Script, ScriptedModel};
-    /// use loopwright_core::{GenericAgent, RunContext};
+    /// use loopwright_core::GenericAgent;
     /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
     /// # struct Once;
     /// # #[async_trait::async_trait]
@@ -165,7 +218,7 @@ impl GenericAgent {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let store = InMemoryStore::new();
     /// let agent = GenericAgent::builder(ScriptedModel::new([Script::text("Hi.")]), Once).build()?;
-    /// let (owner, _events) = agent.run(RunContext::new().stored(&store, "s").await?).await?;
+    /// let owner = agent.open(&store, "s").await?;
     ///
     /// let (guest, _events) = agent.attach(Arc::new(store), "s").await?;
     /// assert_eq!(guest.prompt("Hello").await?.text, "Hi.");
@@ -190,9 +243,8 @@ impl GenericAgent {
         let (subscriber, stream) = Subscriber::new(Scope::Session);
         hub.subscribe(subscriber);
         let (commands, from_handles) = mpsc::unbounded_channel();
-        let attached = Attached::new(store, session, config, from_handles, hub).await?;
-        tokio::spawn(attached.run_to_end());
-        Ok((AgentHandle { commands, is_attached: true }, stream))
+        let attached = Attached::new(store, session.clone(), config, from_handles, hub).await?;
+        Ok((AgentHandle::spawn(session, commands, true, attached.run_to_end()), stream))
     }
 
     /// Returns the agent's own model.
@@ -265,7 +317,7 @@ impl GenericAgent {
         let (subscriber, stream) = Subscriber::new(cx.scope);
         hub.subscribe(subscriber);
         subscribers.into_iter().for_each(|subscriber| hub.subscribe(subscriber));
-        let mut session = Session::new(self.config.clone(), hub, id, memory, from_task);
+        let mut session = Session::new(self.config.clone(), hub, id.clone(), memory, from_task);
         session.extensions = extensions.clone();
         session.journal.joins = !tree.appends_each;
         session.tree = tree;
@@ -273,8 +325,8 @@ impl GenericAgent {
         let pattern = self.pattern.clone();
         let mut task =
             Task::new(session, pattern, from_handles, to_session, extensions, cx.continues);
-        tokio::spawn(async move { task.run_to_end().await });
-        Ok((AgentHandle { commands, is_attached: false }, stream))
+        let task = async move { task.run_to_end().await };
+        Ok((AgentHandle::spawn(id, commands, false, task), stream))
     }
 }
 

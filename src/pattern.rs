@@ -61,7 +61,7 @@ use crate::tool::Tool;
 /// use loopwright_core::message::UserMessage;
 /// use loopwright_core::testing::{Script, ScriptedModel};
 /// use loopwright_core::{
-///     BehaviorPattern, GenericAgent, RunContext, StepContext, StepEnd, StepError,
+///     BehaviorPattern, GenericAgent, StepContext, StepEnd, StepError,
 /// };
 ///
 /// struct CheckOnce;
@@ -87,7 +87,7 @@ use crate::tool::Tool;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let model = ScriptedModel::new([Script::text("It is 41."), Script::text("It is 42.")]);
 /// let agent = GenericAgent::builder(model, CheckOnce).system("You calculate.").build()?;
-/// let (handle, _events) = agent.run(RunContext::new()).await?;
+/// let handle = agent.session().await?;
 /// assert_eq!(handle.prompt("What is 6 times 7?").await?.text, "It is 42.");
 /// # Ok(()) }
 /// ```

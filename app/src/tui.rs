@@ -20,7 +20,7 @@ use std::time::Duration;
 use crossterm::event::{Event, EventStream as Keys};
 use futures::StreamExt;
 use loopwright_core::agent::{Environment, SystemEnvironment};
-use loopwright_core::event::{Envelope, Update};
+use loopwright_core::event::{Envelope, StreamEnd, Update};
 use loopwright_core::tool::ToolUpdate;
 use loopwright_core::{AgentEvent, EventStream};
 use tokio::sync::mpsc;
@@ -257,15 +257,15 @@ impl Ui {
     ) -> Vec<Effect> {
         self.changed();
         let Some(first) = first else {
-            let ended = events.take();
-            if ended.as_ref().is_some_and(EventStream::lagged) {
+            let end = events.take().and_then(|events| events.end());
+            if end == Some(StreamEnd::Lagged) {
                 runner.rejoin();
                 return Vec::new(); // the reader was too slow; the run continues
             }
             if self.state.run == Run::Opening {
                 return Vec::new(); // another session is being opened
             }
-            if ended.is_some_and(|events| events.moved()) {
+            if end == Some(StreamEnd::Moved) {
                 runner.reopen();
                 return Vec::new();
             }

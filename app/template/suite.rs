@@ -26,7 +26,7 @@ fn notes(name: &str) -> PathBuf {
 async fn a_tool_that_only_reads_runs() {
     let call = Script::calls([("a", "fahrenheit", json!({ "celsius": 100 }))]);
     let agent = agent([call, Script::text("It boils at 212 °F.")], &notes("unused"));
-    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+    let handle = agent.session().await.unwrap();
     let outcome = handle.prompt("When does water boil?").await.unwrap();
     assert_eq!(outcome.text, "It boils at 212 °F.");
     let messages = handle.state().await.unwrap().messages;
@@ -39,14 +39,14 @@ async fn a_tool_that_changes_something_waits_for_approval() {
     let call = Script::calls([("a", "save_note", json!({ "text": "Buy milk." }))]);
     let file = notes("approved");
     let agent = agent([call, Script::text("I saved it.")], &file);
-    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+    let handle = agent.session().await.unwrap();
     let outcome = handle.prompt("Note: buy milk.").await.unwrap();
     assert_eq!(outcome.end, RunStatus::AwaitingAction);
     assert!(!file.exists());
 
     let action = handle.pending().await.unwrap().remove(0);
     assert_eq!(&*action.name, "save_note");
-    handle.resolve(action.call, action.digest, Decision::Approve).await.unwrap();
+    handle.approve(&action).await.unwrap();
     handle.wait_for_idle().await;
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "Buy milk.\n");
 }

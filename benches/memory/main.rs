@@ -38,7 +38,7 @@ use std::time::Instant;
 use floor::Floor;
 use loopwright_core::log::LogEntry;
 use loopwright_core::testing::ScriptedModel;
-use loopwright_core::{GenericAgent, Memory, RunContext, SessionStore};
+use loopwright_core::{GenericAgent, Memory, SessionStore};
 use loopwright_memory::{Durability, Jsonl, Sqlite};
 use loopwright_patterns::GenericPattern;
 use table::{Better, Row};
@@ -247,9 +247,7 @@ async fn append_each(memory: Arc<dyn Memory>, entries: &[LogEntry]) {
 
 async fn open(store: &Arc<dyn SessionStore>, entries: usize) {
     let agent = GenericAgent::builder(ScriptedModel::new([]), GenericPattern).build().unwrap();
-    let (handle, mut events) =
-        agent.run(RunContext::new().stored(store, "s").await.unwrap()).await.unwrap();
+    let handle = agent.open(store, "s").await.unwrap();
     assert_eq!(handle.state().await.unwrap().messages.len(), entries / 10 * 4);
-    drop(handle);
-    while events.next().await.is_some() {} // then the session is free
+    handle.close().await;
 }

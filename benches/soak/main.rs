@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 
 use agent::Steer;
 use futures::future::join_all;
-use loopwright_core::event::{Prompt, RunStatus};
+use loopwright_core::event::{Prompt, RunStatus, StreamEnd};
 use loopwright_core::log::LogEntry;
 use loopwright_core::serde_json::Value;
 use loopwright_core::{AgentEvent, EventStream, GenericAgent, RunContext, SessionStore};
@@ -185,7 +185,7 @@ async fn count(mut events: EventStream) -> Counts {
             _ => {}
         }
     }
-    assert!(!events.lagged());
+    assert!(events.end() != Some(StreamEnd::Lagged));
     assert_eq!(added, counts.delivered, "every steer is delivered");
     counts
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loopwright_core::agent::Limits;
 use loopwright_core::event::{InputEvent, Role, RunStatus, Update};
 use loopwright_core::tool::Effect;
-use loopwright_core::{AgentEvent, GenericAgent, RunContext, ToolError, tool_fn};
+use loopwright_core::{AgentEvent, GenericAgent, ToolError, tool_fn};
 use loopwright_patterns::PiPattern;
 use loopwright_providers::OpenAiChat;
 
@@ -34,7 +34,8 @@ pub(crate) fn run(base: &str, work: Work) -> Done {
 
 /// Sends one prompt, and reads all events until the end.
 async fn converse(agent: GenericAgent, tally: Arc<Tally>) {
-    let (handle, mut events) = agent.run(RunContext::new()).await.expect("a session");
+    let handle = agent.session().await.expect("a session");
+    let mut events = handle.subscribe();
     let prompt = InputEvent::UserRequest("Add numbers until done.".into());
     handle.send(prompt).await.expect("a request");
     let (mut deltas, mut chars) = (0, 0);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use loopwright_core::agent::Limits;
 use loopwright_core::event::InputEvent;
 use loopwright_core::testing::{Script, ScriptedModel};
-use loopwright_core::{AgentEvent, GenericAgent, RunContext};
+use loopwright_core::{AgentEvent, GenericAgent};
 use loopwright_patterns::PiPattern;
 
 use crate::client::resident_kib;
@@ -31,7 +31,8 @@ pub(crate) fn run(count: u64) -> u64 {
             .child("adder", "Adds numbers.", sub_agent)
             .build()
             .expect("an agent");
-        let (handle, mut events) = agent.run(RunContext::new()).await.expect("a session");
+        let handle = agent.session().await.expect("a session");
+        let mut events = handle.subscribe();
         let request = InputEvent::UserRequest("Let them add.".into());
         handle.send(request).await.expect("a request");
         let mut working = BTreeSet::new();

@@ -14,8 +14,8 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 /// The signal for the sessions of a worker to leave it. Clones share the state.
 ///
 /// A session whose memory was opened with [`HandOver::open`] leaves before its next model request:
-/// it ends as [moved](loopwright_core::EventStream::moved), with its run in progress, and the next
-/// owner continues the run. Replies that stream and tools that run are completed first.
+/// it ends as [moved](loopwright_core::event::StreamEnd::Moved), with its run in progress, and the
+/// next owner continues the run. Replies that stream and tools that run are completed first.
 #[derive(Clone)]
 pub struct HandOver {
     started: CancellationToken,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
+use loopwright_core::event::StreamEnd;
 use loopwright_core::log::{Due, MemoryError, SessionInfo};
 use loopwright_core::{AgentHandle, EventStream, RunContext, SessionStore};
 use tokio::time::timeout;
@@ -166,10 +167,8 @@ impl Hosting {
         if let Some(session) = self.sessions().get_mut(id) {
             session.handle = None;
         }
-        drop(handle);
-        // The session ends with its last handle, after any run that has started meanwhile.
-        while events.next().await.is_some() {}
-        events.moved()
+        handle.close().await;
+        events.end() == Some(StreamEnd::Moved)
     }
 }
 
@@ -193,9 +192,8 @@ impl Host for Hosting {
     }
 
     async fn create(&self, session: &str) -> Result<(), ClusterError> {
-        let (handle, mut events) = self.open(&session.into(), true).await?;
-        drop(handle);
-        while events.next().await.is_some() {}
+        let (handle, _events) = self.open(&session.into(), true).await?;
+        handle.close().await;
         Ok(())
     }
 

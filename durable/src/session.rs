@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright_core::agent::{Environment, InputError, SystemEnvironment};
-use loopwright_core::event::{ActionResult, Decision, ExternalAction, InputEvent, Prompt};
+use loopwright_core::event::{
+    ActionResult, Decision, ExternalAction, InputEvent, Prompt, Provided,
+};
 use loopwright_core::log::{
     LogEntry, MemoryError, PostedInput, Schedule, SessionInfo, post_and_wait,
 };
 use loopwright_core::message::{InputId, RunId};
+use loopwright_core::serde_json::Value;
 
 use crate::cron::Cron;
 use crate::error::ClusterError;
@@ -61,6 +64,31 @@ impl ClusterSession {
         self.post(InputEvent::FollowUp(prompt.into())).await
     }
 
+    /// Lets a pending call run, once, with the arguments that were shown. See
+    /// [`resolve`](ClusterSession::resolve).
+    pub async fn approve(&self, action: &ExternalAction) -> Result<InputId, ClusterError> {
+        self.resolve(action, Decision::Approve).await
+    }
+
+    /// Refuses a pending action. The model gets the reason, which may be empty. See
+    /// [`resolve`](ClusterSession::resolve).
+    pub async fn deny(
+        &self,
+        action: &ExternalAction,
+        reason: impl Into<String>,
+    ) -> Result<InputId, ClusterError> {
+        self.resolve(action, Decision::Deny(reason.into())).await
+    }
+
+    /// Provides the input that a pending action asks for. See [`resolve`](ClusterSession::resolve).
+    pub async fn answer(
+        &self,
+        action: &ExternalAction,
+        value: impl Into<Value>,
+    ) -> Result<InputId, ClusterError> {
+        self.resolve(action, Decision::Provide(Provided::Input(value.into()))).await
+    }
+
     /// Resolves a pending action, and waits until the session has taken the decision. See
     /// [`send`](ClusterSession::send).
     pub async fn resolve(
@@ -69,7 +97,7 @@ impl ClusterSession {
         decision: Decision,
     ) -> Result<InputId, ClusterError> {
         let result = ActionResult::new(action.call.clone(), action.digest.clone(), decision);
-        self.send(InputEvent::ExternalActionResult(result)).await
+        self.send(result.into()).await
     }
 
     /// Stops the run in progress, or its pending calls, and waits until the session has taken the

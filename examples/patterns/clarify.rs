@@ -10,14 +10,14 @@ use loopwright::log::InMemoryStore;
 use loopwright::pattern::Profile;
 use loopwright::patterns::{Clarify, PiPattern};
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{AgentHandle, GenericAgent, RunContext};
+use loopwright::{AgentHandle, GenericAgent};
 
 /// Answers the pending question. Waits until the agent needs the next answer or is done.
 async fn answer(handle: &AgentHandle, answer: &str) -> Result<(), Box<dyn Error>> {
     let action = handle.pending().await?.remove(0);
     let question = action.question().ok_or("the action is not a question")?;
     let decision = Decision::Provide(Provided::Input(answer.into()));
-    handle.resolve(action.call, action.digest, decision).await?;
+    handle.resolve(&action, decision).await?;
     println!("{} {answer}", question.question);
     handle.wait_for_idle().await;
     Ok(())
@@ -35,14 +35,13 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let agent = GenericAgent::builder(model, pattern).model_named("checker", checker).build()?;
     let store = InMemoryStore::new();
 
-    let (handle, mut events) = agent.run(RunContext::new().stored(&store, "table").await?).await?;
+    let handle = agent.open(&store, "table").await?;
     let outcome = handle.prompt("Book a table for tonight.").await?;
     assert_eq!(outcome.end, RunStatus::AwaitingAction);
     answer(&handle, "two").await?;
-    drop(handle);
-    while events.next().await.is_some() {} // the session is closed
+    handle.close().await;
 
-    let (handle, _events) = agent.run(RunContext::new().stored(&store, "table").await?).await?;
+    let handle = agent.open(&store, "table").await?;
     assert!(answer(&handle, "in the kitchen").await.is_err()); // it is not one of the options
     answer(&handle, "on the terrace").await?;
     let messages = handle.state().await?.messages;

@@ -7,7 +7,7 @@ use std::error::Error;
 
 use loopwright::patterns::Ensemble;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{AgentBuilder, GenericAgent, RunContext};
+use loopwright::{AgentBuilder, GenericAgent};
 use serde_json::json;
 
 /// Returns a model with one answer.
@@ -27,7 +27,7 @@ fn agent(pattern: Ensemble, answers: [&str; 3]) -> AgentBuilder {
 pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let vote = Ensemble::new(["large", "small", "local"]);
     let agent_that_votes = agent(vote.clone(), ["spam", "ham", "Spam"]).build()?;
-    let (handle, _events) = agent_that_votes.run(RunContext::new()).await?;
+    let handle = agent_that_votes.session().await?;
     let outcome = handle.prompt("You have won! Spam or ham?").await?;
     println!("the vote: {}", outcome.text);
     assert_eq!(outcome.text, "spam");
@@ -36,7 +36,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let agent_with_judge = agent(vote.judge("judge"), ["Bean There", "The Coffee Shop", "Grounds"])
         .model_named("judge", judge.clone())
         .build()?;
-    let (handle, _events) = agent_with_judge.run(RunContext::new()).await?;
+    let handle = agent_with_judge.session().await?;
     let outcome = handle.prompt("A name for our café?").await?;
     println!("the judge: {}", outcome.text);
     let asked = judge.requests()[0].messages.last().map(|message| message.text());

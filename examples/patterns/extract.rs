@@ -5,9 +5,9 @@
 
 use std::error::Error;
 
+use loopwright::GenericAgent;
 use loopwright::patterns::Extract;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext};
 
 #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 struct Invoice {
@@ -24,7 +24,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     ];
     let model = ScriptedModel::new(replies.map(Script::text));
     let agent = GenericAgent::builder(model.clone(), Extract::<Invoice>::new()).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     let outcome = handle.prompt("Invoice R-17: 49.90 €, payable by 1 December 2026.").await?;
 
     let requests = model.requests();

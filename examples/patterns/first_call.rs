@@ -9,7 +9,7 @@ use loopwright::model::ToolChoice;
 use loopwright::patterns::{FirstCall, PiPattern};
 use loopwright::testing::{Script, ScriptedModel};
 use loopwright::tool::Effect;
-use loopwright::{GenericAgent, RunContext, ToolError, tool_fn};
+use loopwright::{GenericAgent, ToolError, tool_fn};
 use serde_json::json;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -31,7 +31,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
         GenericAgent::builder(model.clone(), FirstCall::new(search_first.clone(), PiPattern))
             .tool(search)
             .build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     let outcome = handle.prompt("How do I reset the router?").await?;
 
     let choices: Vec<_> = model.requests().into_iter().map(|request| request.tool_choice).collect();

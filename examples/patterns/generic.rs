@@ -8,7 +8,7 @@ use std::error::Error;
 use loopwright::event::Role::{Assistant, ToolResult, User};
 use loopwright::patterns::GenericPattern;
 use loopwright::testing::{Gate, Script, ScriptedModel, TestTool};
-use loopwright::{AgentEvent, GenericAgent, RunContext};
+use loopwright::{AgentEvent, GenericAgent};
 
 pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let model = ScriptedModel::new([
@@ -18,7 +18,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let gate = Gate::new(); // the tool returns once it is open
     let timetable = TestTool::new("timetable").waits(&gate);
     let agent = GenericAgent::builder(model.clone(), GenericPattern).tool(timetable).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
 
     let mut roles = Vec::new();
     let mut run = handle.prompt_stream("When does the last train leave?").await?;

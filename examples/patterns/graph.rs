@@ -11,7 +11,7 @@ use loopwright::message::UserMessage;
 use loopwright::pattern::Question;
 use loopwright::patterns::{Graph, Next, PiPattern};
 use loopwright::testing::{Script, ScriptedModel, TestTool};
-use loopwright::{Ask, GenericAgent, RunContext, StepError};
+use loopwright::{Ask, GenericAgent, StepError};
 
 /// Returns a graph that asks and calls tools in a cycle. The state is `true` if the results ask for
 /// the end.
@@ -86,7 +86,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let clock = TestTool::new("clock").answers("12:00");
     let model = ScriptedModel::new(replies);
     let clerk = GenericAgent::builder(model, agent()).tool(clock.clone()).build()?;
-    let (handle, _events) = clerk.run(RunContext::new()).await?;
+    let handle = clerk.session().await?;
     let outcome = handle.prompt("What time is it?").await?;
     println!("{}", outcome.text);
     assert_eq!((clock.ran(), &*outcome.text), (1, "It is noon."));
@@ -96,14 +96,14 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let calm = ScriptedModel::new(["Pebble", "Harbour"].map(Script::text));
     let builder = GenericAgent::builder(model.clone(), naming());
     let namer = builder.model_named("bold", bold).model_named("calm", calm).build()?;
-    let (handle, _events) = namer.run(RunContext::new()).await?;
+    let handle = namer.session().await?;
     handle.prompt("A name for our boat?").await?;
     for answer in ["others", "these"] {
         let action = handle.pending().await?.remove(0);
         let question = action.question().ok_or("the action is not a question")?;
         println!("{}? {answer}", question.question);
         let answer = Decision::Provide(Provided::Input(answer.into()));
-        handle.resolve(action.call, action.digest, answer).await?;
+        handle.resolve(&action, answer).await?;
         handle.wait_for_idle().await;
     }
 

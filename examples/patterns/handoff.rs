@@ -5,10 +5,10 @@
 
 use std::error::Error;
 
+use loopwright::GenericAgent;
 use loopwright::pattern::Profile;
 use loopwright::patterns::{Handoff, PiPattern};
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext};
 use serde_json::json;
 
 pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
@@ -32,7 +32,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let agent = GenericAgent::builder(small.clone(), pattern)
         .model_named("large", large.clone())
         .build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     handle.prompt("My machine stays cold.").await?;
     let outcome = handle.prompt("Yes, it blinks.").await?;
 

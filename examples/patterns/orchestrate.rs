@@ -5,10 +5,10 @@
 
 use std::error::Error;
 
-use loopwright::event::{Decision, RunStatus};
+use loopwright::event::RunStatus;
 use loopwright::patterns::{GenericPattern, Orchestrate, PiPattern};
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext, ToolError, tool_fn};
+use loopwright::{GenericAgent, ToolError, tool_fn};
 use serde_json::json;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -47,14 +47,14 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
         .child("trains", "Finds trains.", trains)
         .child("hotels", "Books hotels.", hotels)
         .build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     let outcome = handle.prompt("A night in Rome, on Friday.").await?;
     assert_eq!(outcome.end, RunStatus::AwaitingAction);
 
     let action = handle.pending().await?.remove(0);
     println!("{} needs an approval: {} {}", action.path.join("/"), action.name, action.arguments);
     assert_eq!(action.path.join("/"), "hotels");
-    handle.resolve(action.call, action.digest, Decision::Approve).await?;
+    handle.approve(&action).await?;
     handle.wait_for_idle().await;
 
     let messages = handle.state().await?.messages;

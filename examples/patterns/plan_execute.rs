@@ -5,10 +5,10 @@
 
 use std::error::Error;
 
+use loopwright::GenericAgent;
 use loopwright::pattern::Profile;
 use loopwright::patterns::{PiPattern, PlanExecute};
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext};
 
 pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let plans = [
@@ -25,7 +25,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let pattern = PlanExecute::new(PiPattern).planner(Profile::new().model("planner"));
     let agent =
         GenericAgent::builder(worker, pattern).model_named("planner", planner.clone()).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     let outcome = handle.prompt("How do I get from Oslo to Copenhagen?").await?;
 
     let messages = handle.state().await?.messages;

@@ -5,12 +5,12 @@
 
 use std::error::Error;
 
+use loopwright::GenericAgent;
 use loopwright::event::{Decision, Provided, RunStatus};
 use loopwright::log::InMemoryStore;
 use loopwright::patterns::{PiPattern, PlanFirst};
 use loopwright::testing::{Script, ScriptedModel, TestTool};
 use loopwright::tool::Effect;
-use loopwright::{GenericAgent, RunContext};
 
 pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let list = TestTool::new("list_files").answers("invoice.pdf, film.iso");
@@ -29,21 +29,20 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
         .build()?;
     let store = InMemoryStore::new();
 
-    let (handle, mut events) = agent.run(RunContext::new().stored(&store, "tidy").await?).await?;
+    let handle = agent.open(&store, "tidy").await?;
     let outcome = handle.prompt("Tidy up my downloads.").await?;
     assert_eq!(outcome.end, RunStatus::AwaitingAction);
     let action = handle.pending().await?.remove(0);
-    handle.resolve(action.call, action.digest, Decision::Deny("Keep the invoice.".into())).await?;
+    handle.deny(&action, "Keep the invoice.").await?;
     handle.wait_for_idle().await;
     assert_eq!(delete.ran(), 0);
-    drop(handle);
-    while events.next().await.is_some() {} // the session is closed
+    handle.close().await;
 
-    let (handle, _events) = agent.run(RunContext::new().stored(&store, "tidy").await?).await?;
+    let handle = agent.open(&store, "tidy").await?;
     let action = handle.pending().await?.remove(0);
     println!("{}", action.question().ok_or("the action is not a question")?.question);
     let yes = Decision::Provide(Provided::Input("yes".into()));
-    handle.resolve(action.call, action.digest, yes).await?;
+    handle.resolve(&action, yes).await?;
     handle.wait_for_idle().await;
 
     let messages = handle.state().await?.messages;

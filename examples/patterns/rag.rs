@@ -10,7 +10,7 @@ use loopwright::message::MessageKind;
 use loopwright::patterns::{PiPattern, Rag};
 use loopwright::retrieval::{Passage, RetrievalError, Retriever};
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext, async_trait};
+use loopwright::{GenericAgent, async_trait};
 
 const HANDBOOK: [(&str, &str); 3] = [
     ("leave.md", "Everyone has thirty days of holiday in a year."),
@@ -40,7 +40,7 @@ impl Retriever for Handbook {
 pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let model = ScriptedModel::new([Script::text("Yes, five of them [leave.md#transfer].")]);
     let agent = GenericAgent::builder(model, Rag::new(Handbook, PiPattern)).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     handle.prompt("Can I take days of holiday into the next year?").await?;
 
     let mut cited: Vec<Passage> = Vec::new();

@@ -8,7 +8,7 @@ use std::error::Error;
 use loopwright::patterns::ReAct;
 use loopwright::testing::{Script, ScriptedModel};
 use loopwright::tool::Effect;
-use loopwright::{GenericAgent, RunContext, ToolError, tool_fn};
+use loopwright::{GenericAgent, ToolError, tool_fn};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Weather {
@@ -26,7 +26,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     ];
     let model = ScriptedModel::new(replies.map(Script::text));
     let agent = GenericAgent::builder(model.clone(), ReAct).tool(weather).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     let outcome = handle.prompt("Do I need an umbrella in Bergen?").await?;
 
     let requests = model.requests();

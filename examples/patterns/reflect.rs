@@ -5,10 +5,10 @@
 
 use std::error::Error;
 
+use loopwright::GenericAgent;
 use loopwright::pattern::Profile;
 use loopwright::patterns::{PiPattern, PlanExecute, Reflect};
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext};
 
 pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let plans = [r#"{"steps": ["List the changes."]}"#, r#"{"steps": []}"#];
@@ -31,7 +31,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
         .model_named("planner", planner)
         .model_named("judge", judge.clone())
         .build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     let outcome = handle.prompt("Write the release notes of 2.0.").await?;
 
     for message in handle.state().await?.messages.iter() {

@@ -5,10 +5,10 @@
 
 use std::error::Error;
 
+use loopwright::GenericAgent;
 use loopwright::pattern::Profile;
 use loopwright::patterns::{PiPattern, Route};
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext};
 
 pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let small = ScriptedModel::new([
@@ -29,7 +29,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
         .system("You classify requests.")
         .model_named("large", large.clone())
         .build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     handle.prompt("Good morning!").await?;
     let outcome = handle.prompt("Why is my invoice so high?").await?;
 

@@ -5,9 +5,9 @@
 
 use std::error::Error;
 
+use loopwright::GenericAgent;
 use loopwright::patterns::SelfConsistency;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext};
 use serde_json::json;
 
 pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
@@ -21,7 +21,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     }
     let model = ScriptedModel::new(samples.map(|sample| Script::text(&sample.to_string())));
     let agent = GenericAgent::builder(model.clone(), SelfConsistency::new(3)).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     let outcome = handle.prompt("A bat and a ball cost 1.10 €. The bat costs 1 € more…").await?;
 
     // The conversation contains the request and the answer, but none of the samples.

@@ -118,11 +118,10 @@ async fn store_long(store: &Postgres) {
 async fn wake(store: &Postgres, session: &str) -> Duration {
     let start = Instant::now();
     let cx = RunContext::new().stored(store, session).await.unwrap();
-    let (handle, mut events) = agent().run(cx).await.unwrap();
+    let (handle, _events) = agent().run(cx).await.unwrap();
     assert!(handle.state().await.unwrap().messages.len() > LONG / 3);
     let time = start.elapsed();
-    drop(handle);
-    while events.next().await.is_some() {}
+    handle.close().await;
     time
 }
 

@@ -82,7 +82,7 @@ const DEFAULT_CONNECTIONS: usize = 8;
 /// - **Failures.** While the server cannot be reached, operations are repeated for 10 s, except
 ///   forks and deletions. An append whose connection breaks is repeated too, and is written once.
 ///   If its result remains unknown, the session ends as
-///   [moved](loopwright_core::EventStream::moved), since only its log shows what was written.
+///   [moved](loopwright_core::event::StreamEnd::Moved), since only its log shows what was written.
 /// - **Replicas.** After a fail-over to a standby that is not synchronous, acknowledged writes can
 ///   be missing. The store warns of such a configuration when it connects.
 /// - **Mailboxes.** Posted inputs are announced to the owners of their sessions every 10 ms.

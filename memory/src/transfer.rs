@@ -181,10 +181,9 @@ mod tests {
         let model = ScriptedModel::new([Script::text("Use ````rust\nfn``` so.")]);
         let agent = GenericAgent::builder(model, Once).build().unwrap();
         let cx = RunContext::new().stored(&store, "s").await.unwrap();
-        let (handle, mut events) = agent.run(cx).await.unwrap();
+        let (handle, _events) = agent.run(cx).await.unwrap();
         handle.prompt("How?\nTell me.").await.unwrap();
-        drop(handle);
-        while events.next().await.is_some() {}
+        handle.close().await;
         let entries = store.read("s", 0).await.unwrap();
         (store, entries)
     }

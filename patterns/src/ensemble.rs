@@ -48,7 +48,7 @@ use crate::vote::most_frequent;
 ///     .model_named("b", model("ham"))
 ///     .model_named("c", model("spam"))
 ///     .build()?;
-/// let (handle, _events) = agent.run(RunContext::new()).await?;
+/// let handle = agent.session().await?;
 /// assert_eq!(handle.prompt("You have won! Spam or ham?").await?.text, "spam");
 /// # Ok(()) }
 /// ```

@@ -48,7 +48,7 @@ use crate::done::is_done;
 /// let replies = [r#"{"name": "Ada"}"#, r#"{"name": "Ada", "age": 36}"#].map(Script::text);
 /// let model = ScriptedModel::new(replies);
 /// let agent = GenericAgent::builder(model, Extract::<Person>::new()).build()?;
-/// let (handle, _events) = agent.run(RunContext::new()).await?;
+/// let handle = agent.session().await?;
 /// let outcome = handle.prompt("Ada Lovelace died at thirty-six.").await?;
 /// let person: Person = serde_json::from_str(&outcome.text)?;
 /// assert_eq!((&*person.name, person.age), ("Ada", 36));

@@ -52,7 +52,7 @@ const HAND_OVER: &str = "hand_over";
 ///     Script::text("You get it back."),
 /// ]);
 /// let agent = GenericAgent::builder(model.clone(), pattern).build()?;
-/// let (handle, _events) = agent.run(RunContext::new()).await?;
+/// let handle = agent.session().await?;
 /// assert_eq!(handle.prompt("I want a refund.").await?.text, "You get it back.");
 /// assert_eq!(&*model.requests()[1].system, "You are billing.");
 /// # Ok(()) }

@@ -45,7 +45,7 @@ use serde::{Deserialize, Serialize};
 ///     .child("east", "A shop in the east.", shop("30 €")?)
 ///     .child("west", "A shop in the west.", shop("20 €")?)
 ///     .build()?;
-/// let (handle, _events) = agent.run(RunContext::new()).await?;
+/// let handle = agent.session().await?;
 /// assert_eq!(handle.prompt("Who is cheaper?").await?.text, "West is cheaper.");
 /// # Ok(()) }
 /// ```

@@ -42,7 +42,7 @@ use serde::Deserialize;
 ///     Script::text("A lamp costs 30 €."),
 /// ]);
 /// let agent = GenericAgent::builder(model, PlanExecute::new(PiPattern)).build()?;
-/// let (handle, _events) = agent.run(RunContext::new()).await?;
+/// let handle = agent.session().await?;
 /// assert_eq!(handle.prompt("What does a lamp cost?").await?.text, "A lamp costs 30 €.");
 /// # Ok(()) }
 /// ```

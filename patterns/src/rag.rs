@@ -54,7 +54,7 @@ pub use search::search_tool;
 /// // `Animals` is a `Retriever`.
 /// let model = ScriptedModel::new([Script::text("Grass [a.md].")]);
 /// let agent = GenericAgent::builder(model, Rag::new(Animals, PiPattern)).build()?;
-/// let (handle, _events) = agent.run(RunContext::new()).await?;
+/// let handle = agent.session().await?;
 /// assert_eq!(handle.prompt("What do sheep eat?").await?.text, "Grass [a.md].");
 /// # Ok(()) }
 /// ```

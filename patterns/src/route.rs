@@ -44,7 +44,7 @@ use serde::Deserialize;
 ///     Script::text("You paid twice."),
 /// ]);
 /// let agent = GenericAgent::builder(model.clone(), pattern).build()?;
-/// let (handle, _events) = agent.run(RunContext::new()).await?;
+/// let handle = agent.session().await?;
 /// assert_eq!(handle.prompt("Why is my invoice wrong?").await?.text, "You paid twice.");
 /// assert_eq!(&*model.requests()[1].system, "You know the invoices.");
 /// # Ok(()) }

@@ -42,7 +42,7 @@ use crate::vote::most_frequent;
 /// });
 /// let model = ScriptedModel::new(samples);
 /// let agent = GenericAgent::builder(model, SelfConsistency::new(3)).build()?;
-/// let (handle, _events) = agent.run(RunContext::new()).await?;
+/// let handle = agent.session().await?;
 /// assert_eq!(handle.prompt("What is 6 times 7?").await?.text, "42");
 /// # Ok(()) }
 /// ```

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use loopwright_core::EventStream;
-use loopwright_core::event::Envelope;
+use loopwright_core::event::{Envelope, StreamEnd};
 use tokio::time::Instant;
 
 use crate::backlog::{Missed, Start};
@@ -171,7 +171,7 @@ impl Source {
                 match live.next().await {
                     Some(event) => Next::Event(event),
                     None if lease.reopens() => Next::Reopen,
-                    None if live.moved() => Next::Follow,
+                    None if live.end() == Some(StreamEnd::Moved) => Next::Follow,
                     None => Next::End,
                 }
             }

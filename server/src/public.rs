@@ -230,14 +230,7 @@ mod tests {
         let asked = handle.prompt("Read").await.unwrap();
         assert!(asked.cost > 1.0);
         let action = &handle.pending().await.unwrap()[0];
-        handle
-            .resolve(
-                action.call.clone(),
-                action.digest.clone(),
-                Decision::Deny("secret-reason".into()),
-            )
-            .await
-            .unwrap();
+        handle.deny(action, "secret-reason").await.unwrap();
         handle.wait_for_idle().await;
         handle.prompt("And more").await.unwrap();
         assert!(handle.compact(Some("secret-instructions")).await.unwrap()[0].summarised);

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use axum::response::Response;
 use futures::{Stream, StreamExt};
 use loopwright_core::agent::Principal;
-use loopwright_core::event::{AgentEvent, Envelope, Prompt};
+use loopwright_core::event::{AgentEvent, Envelope, Prompt, StreamEnd};
 use loopwright_core::log::{InMemory, LogEntry};
 use loopwright_core::{AgentHandle, EventStream, Memory, RunContext};
 use loopwright_protocols::RunFailure;
@@ -165,7 +165,7 @@ impl Stream for RequestRun {
                 }
                 return Poll::Ready(Some(Ok(event)));
             }
-            Poll::Ready(None) if run.events.lagged() => CutOff::Lagged,
+            Poll::Ready(None) if run.events.end() == Some(StreamEnd::Lagged) => CutOff::Lagged,
             Poll::Ready(None) => CutOff::Gone,
             Poll::Pending if run.end.as_mut().poll(cx).is_ready() => CutOff::Draining,
             Poll::Pending => return Poll::Pending,

@@ -139,9 +139,9 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
+    use loopwright_core::GenericAgent;
     use loopwright_core::event::InputEvent;
     use loopwright_core::testing::{Gate, Script, ScriptedModel};
-    use loopwright_core::{GenericAgent, RunContext};
     use loopwright_patterns::PiPattern;
 
     use super::*;
@@ -158,7 +158,7 @@ mod tests {
         let agent = GenericAgent::builder(model.default_reply(Script::text("more")), PiPattern)
             .build()
             .unwrap();
-        let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+        let handle = agent.session().await.unwrap();
         let quota = RunQuota::new(2, 3);
         let permit = quota.acquire(Client(None)).await.unwrap();
         let permit = RunPermit::new(handle.clone(), permit);

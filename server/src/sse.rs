@@ -24,12 +24,12 @@ pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
 /// use axum::response::{IntoResponse, Response};
 /// use axum::routing::get;
 /// use loopwright_core::testing::{Script, ScriptedModel};
-/// use loopwright_core::{GenericAgent, RunContext};
+/// use loopwright_core::GenericAgent;
 /// use loopwright_patterns::PiPattern;
 /// use loopwright_server::{ToPublic, sse};
 ///
 /// async fn events(State(agent): State<GenericAgent>) -> Response {
-///     let Ok((handle, _)) = agent.run(RunContext::new()).await else {
+///     let Ok(handle) = agent.session().await else {
 ///         return "The agent could not be started.".into_response();
 ///     };
 ///     match handle.prompt_stream("How many sheep are there?").await {

@@ -172,6 +172,7 @@ impl Attached {
                 let _ = ack.send(self.follower.entries());
             }
             Command::Idle(ack) => self.idle.push(ack),
+            Command::Close => self.commands.close(),
             // Only an owner is sent these.
             Command::Examine(_)
             | Command::TakeDefaults(_)

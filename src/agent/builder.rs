@@ -261,7 +261,7 @@ impl AgentBuilder {
     ///
     /// ```
     /// use loopwright_core::testing::{Script, ScriptedModel};
-    /// use loopwright_core::{GenericAgent, RunContext};
+    /// use loopwright_core::GenericAgent;
     /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
     /// # struct Loop;
     /// # #[async_trait::async_trait]
@@ -289,7 +289,7 @@ impl AgentBuilder {
     /// let agent = GenericAgent::builder(model, Loop)
     ///     .child("librarian", "Finds passages in the book.", librarian)
     ///     .build()?;
-    /// let (handle, _events) = agent.run(RunContext::new()).await?;
+    /// let handle = agent.session().await?;
     /// assert_eq!(handle.prompt("Where is the whale?").await?.text, "It is in chapter 7.");
     /// # Ok(()) }
     /// ```

@@ -4,7 +4,7 @@ use std::fmt;
 
 use futures_util::FutureExt;
 
-use crate::agent::{AgentHandle, GenericAgent, RunContext};
+use crate::agent::{AgentHandle, GenericAgent};
 use crate::error::{AgentError, InputError};
 use crate::log::input::Prompt;
 use crate::log::outcome::{RunOutcome, RunStatus};
@@ -99,7 +99,7 @@ impl GenericAgent {
     ///
     /// Dropping the future aborts the run.
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<RunOutcome, PromptError> {
-        let (handle, _events) = self.run(RunContext::new()).await?;
+        let handle = self.session().await?;
         // After the end of the run, the abort does nothing.
         let guard = AbortOnDrop(&handle);
         let outcome = guard.0.prompt(prompt).await?;

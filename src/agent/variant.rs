@@ -46,7 +46,7 @@ impl GenericAgent {
     ///
     /// ```
     /// use loopwright_core::testing::{ScriptedModel, TestTool};
-    /// use loopwright_core::{GenericAgent, RunContext};
+    /// use loopwright_core::GenericAgent;
     /// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
     /// use loopwright_core::pattern::Call;
     /// # struct Once;
@@ -75,7 +75,7 @@ impl GenericAgent {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let tool = TestTool::new("search").answers("3 hits");
     /// let agent = GenericAgent::builder(ScriptedModel::new([]), Once).tool(tool).build()?;
-    /// let (handle, _events) = agent.with_pattern(Search).run(RunContext::new()).await?;
+    /// let handle = agent.with_pattern(Search).session().await?;
     /// handle.prompt("How many?").await?;
     /// assert_eq!(handle.state().await?.messages.len(), 3);
     /// # Ok(()) }

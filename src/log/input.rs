@@ -47,7 +47,7 @@ pub enum InputEvent {
     /// [`AgentHandle::compact`](crate::AgentHandle::compact).
     Compact(Option<String>),
     /// A request to close the session, so that another process can open it. Its event streams end
-    /// as [moved](crate::EventStream::moved). Refused with
+    /// as [moved](crate::event::StreamEnd::Moved). Refused with
     /// [`InputError::Busy`](crate::error::InputError::Busy) if a run is in progress or about to
     /// start.
     Release {
@@ -55,6 +55,12 @@ pub enum InputEvent {
         /// owner accepts the input and keeps the session.
         epoch: u64,
     },
+}
+
+impl From<ActionResult> for InputEvent {
+    fn from(result: ActionResult) -> InputEvent {
+        InputEvent::ExternalActionResult(result)
+    }
 }
 
 impl InputEvent {

@@ -107,7 +107,7 @@ pub trait Memory: Send + Sync {
     }
 
     /// Waits until another process has taken over the session. The session then ends without
-    /// another append, and its event streams end as [moved](crate::EventStream::moved).
+    /// another append: its event streams end as [moved](crate::event::StreamEnd::Moved).
     ///
     /// Stores that can take a session away from its owner should implement this, so that the owner
     /// stops before its next append. It must be safe to drop the future and to call the method

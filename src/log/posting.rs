@@ -21,7 +21,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(32);
 /// use loopwright_core::event::InputEvent;
 /// use loopwright_core::log::{InMemoryStore, InputReceipt, PostedInput, post_and_wait};
 /// use loopwright_core::testing::{Script, ScriptedModel};
-/// use loopwright_core::{GenericAgent, RunContext};
+/// use loopwright_core::GenericAgent;
 /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 /// # struct Once;
 /// # #[async_trait::async_trait]
@@ -36,7 +36,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(32);
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = InMemoryStore::new();
 /// let agent = GenericAgent::builder(ScriptedModel::new([Script::text("Hi.")]), Once).build()?;
-/// let (handle, _events) = agent.run(RunContext::new().stored(&store, "s").await?).await?;
+/// let handle = agent.open(&store, "s").await?;
 ///
 /// let input = PostedInput::new("i", InputEvent::UserRequest("Hello".into()))?;
 /// let receipt = post_and_wait(&store, "s", &input).await?;

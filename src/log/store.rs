@@ -48,7 +48,7 @@ use crate::message::Message;
 /// ```
 /// use loopwright_core::log::{InMemoryStore, MemoryError, PendingQuery};
 /// use loopwright_core::testing::{Script, ScriptedModel};
-/// use loopwright_core::{GenericAgent, RunContext, SessionStore};
+/// use loopwright_core::{GenericAgent, SessionStore};
 /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 /// # struct Once;
 /// # #[async_trait::async_trait]
@@ -63,7 +63,7 @@ use crate::message::Message;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = InMemoryStore::new();
 /// let agent = GenericAgent::builder(ScriptedModel::new([Script::text("Hi.")]), Once).build()?;
-/// let (handle, _events) = agent.run(RunContext::new().stored(&store, "monday").await?).await?;
+/// let handle = agent.open(&store, "monday").await?;
 /// handle.prompt("Hello").await?;
 ///
 /// let in_use = store.open("monday").await.err();

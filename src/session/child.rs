@@ -154,8 +154,7 @@ impl Work {
             }
         };
         let end = self.until_idle(&handle, &mut events).await;
-        drop(handle);
-        while events.next().await.is_some() {} // until its memory is released
+        handle.close().await;
         match end {
             Some(end) => end,
             None => {

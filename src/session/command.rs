@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Join(Subscriber, Ack<u64>),
     /// Answered when the session is idle.
     Idle(Ack<()>),
+    /// No further command is accepted. The session ends as if the last handle were dropped.
+    Close,
     /// The deadlines of pending actions up to this time, in milliseconds since 1970, have passed,
     /// and all earlier decisions have been passed on.
     TakeDefaults(u64),

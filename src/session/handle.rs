@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use crate::error::InputError;
 use crate::log::action::ExternalAction;
 use crate::log::compaction::Compaction;
-use crate::log::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt};
+use crate::log::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt, Provided};
 use crate::log::outcome::RunOutcome;
 use crate::message::{CallId, InputId, RunId};
 use crate::session::command::{Ack, Caller, Command, Input, Receipt};
@@ -33,7 +35,7 @@ type Outcome = Result<RunOutcome, InputError>;
 ///
 /// ```
 /// use loopwright_core::testing::{Script, ScriptedModel};
-/// use loopwright_core::{GenericAgent, RunContext};
+/// use loopwright_core::GenericAgent;
 /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 /// # struct Once;
 /// # #[async_trait::async_trait]
@@ -48,7 +50,7 @@ type Outcome = Result<RunOutcome, InputError>;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let model = ScriptedModel::new([Script::text("Good morning.")]);
 /// let agent = GenericAgent::builder(model, Once).build()?;
-/// let (handle, _events) = agent.run(RunContext::new()).await?;
+/// let handle = agent.session().await?;
 /// let outcome = handle.prompt("Hello").await?;
 /// assert_eq!(outcome.text, "Good morning.");
 /// assert_eq!(handle.state().await?.messages.len(), 2);
@@ -56,12 +58,35 @@ type Outcome = Result<RunOutcome, InputError>;
 /// ```
 #[derive(Clone)]
 pub struct AgentHandle {
+    id: Arc<str>,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
-    /// Another process has the session open.
-    pub(crate) is_attached: bool,
+    /// Cancelled when the session is closed.
+    closed: CancellationToken,
+    is_attached: bool,
 }
 
 impl AgentHandle {
+    /// Starts the task of a session, and returns a handle to it.
+    pub(crate) fn spawn(
+        id: Arc<str>,
+        commands: mpsc::UnboundedSender<Command>,
+        is_attached: bool,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> AgentHandle {
+        let closed = CancellationToken::new();
+        let guard = closed.clone().drop_guard();
+        tokio::spawn(async move {
+            task.await;
+            drop(guard);
+        });
+        AgentHandle { id, commands, closed, is_attached }
+    }
+
+    /// Returns the name of the session.
+    pub fn id(&self) -> &Arc<str> {
+        &self.id
+    }
+
     /// Subscribes to the events from here on. Dropping the stream unsubscribes.
     pub fn subscribe(&self) -> EventStream {
         let (subscriber, stream) = Subscriber::new(Scope::Session);
@@ -248,8 +273,33 @@ impl AgentHandle {
         Ok(self.state().await?.pending_actions)
     }
 
-    /// Resolves a pending action. `digest` is the digest of the [`ExternalAction`] that was shown.
-    /// When every call of the batch is resolved, the run resumes.
+    /// Lets a pending call run, once, with the arguments that were shown. See
+    /// [`AgentHandle::resolve`].
+    pub async fn approve(&self, action: &ExternalAction) -> Result<InputId, InputError> {
+        self.resolve(action, Decision::Approve).await
+    }
+
+    /// Refuses a pending action. The model gets the reason, which may be empty. See
+    /// [`AgentHandle::resolve`].
+    pub async fn deny(
+        &self,
+        action: &ExternalAction,
+        reason: impl Into<String>,
+    ) -> Result<InputId, InputError> {
+        self.resolve(action, Decision::Deny(reason.into())).await
+    }
+
+    /// Provides the input that a pending action asks for. See [`AgentHandle::resolve`].
+    pub async fn answer(
+        &self,
+        action: &ExternalAction,
+        value: impl Into<Value>,
+    ) -> Result<InputId, InputError> {
+        self.resolve(action, Decision::Provide(Provided::Input(value.into()))).await
+    }
+
+    /// Resolves a pending action as it was shown. When every call of the batch is resolved, the
+    /// run resumes.
     ///
     /// # Errors
     ///
@@ -263,16 +313,26 @@ impl AgentHandle {
     /// A refused decision changes nothing.
     pub async fn resolve(
         &self,
-        call: impl Into<CallId>,
-        digest: impl Into<Arc<str>>,
+        action: &ExternalAction,
         decision: Decision,
     ) -> Result<InputId, InputError> {
-        let result = ActionResult::new(call, digest, decision);
-        self.send(InputEvent::ExternalActionResult(result)).await
+        let result = ActionResult::new(action.call.clone(), action.digest.clone(), decision);
+        self.send(result.into()).await
     }
 
-    /// Returns whether the session has ended, so that all methods fail. It was closed, or has
-    /// [moved](EventStream::moved) to another process.
+    /// Closes the session after the run in progress, and waits until its memory is released:
+    /// another process can open the session then. What was sent before is handled first. Other
+    /// handles of the session fail with [`InputError::Gone`] from here on. If the future is
+    /// dropped, the session closes all the same.
+    ///
+    /// An attached handle only detaches: the process that has the session open keeps it.
+    pub async fn close(&self) {
+        let _ = self.commands.send(Command::Close);
+        self.closed.cancelled().await;
+    }
+
+    /// Returns whether the session has ended, so that all methods fail: it was closed, or has
+    /// [moved](StreamEnd::Moved) to another process.
     pub fn has_ended(&self) -> bool {
         self.commands.is_closed()
     }

@@ -29,14 +29,14 @@ const KEPT_OUTPUT_BYTES: usize = 256 * 1024;
 /// A slow reader neither stalls the agent nor loses text of a reply: if 1,024 events or 1 MiB of
 /// text are unread, deltas are merged into the last one of their block. Of a running tool's merged
 /// output at least the last 256 KiB are kept; the result of the call is complete. If 65,536 events
-/// or 32 MiB of text are unread, the stream ends and [`EventStream::lagged`] returns `true`.
+/// or 32 MiB of text are unread, the stream ends with [`StreamEnd::Lagged`].
 ///
 /// The type implements [`Stream`] too, for the combinators of `futures`.
 ///
 /// ```
 /// use loopwright_core::event::{AgentEvent, Update};
 /// use loopwright_core::testing::{Script, ScriptedModel};
-/// use loopwright_core::{GenericAgent, RunContext};
+/// use loopwright_core::GenericAgent;
 /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 /// # struct Once;
 /// # #[async_trait::async_trait]
@@ -51,7 +51,7 @@ const KEPT_OUTPUT_BYTES: usize = 256 * 1024;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let model = ScriptedModel::new([Script::text("Good morning.")]);
 /// let agent = GenericAgent::builder(model, Once).build()?;
-/// let (handle, _events) = agent.run(RunContext::new()).await?;
+/// let handle = agent.session().await?;
 ///
 /// let mut run = handle.prompt_stream("Hello").await?; // the events of one run
 /// let mut text = String::new();
@@ -68,6 +68,23 @@ const KEPT_OUTPUT_BYTES: usize = 256 * 1024;
 /// ```
 pub struct EventStream(Arc<Shared>);
 
+/// The reason why an [`EventStream`] has ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamEnd {
+    /// The session was closed, or has failed.
+    #[default]
+    Closed,
+    /// The run of [`AgentHandle::prompt_stream`](crate::AgentHandle::prompt_stream) has ended.
+    RunEnded,
+    /// Another process has taken over the session, during a run or between runs. The later events
+    /// are in the session's log.
+    Moved,
+    /// The reader was too slow. The events it has missed are in the session's log;
+    /// [`AgentHandle::join`](crate::AgentHandle::join) continues from there.
+    Lagged,
+}
+
 #[derive(Default)]
 struct Shared(Mutex<Queue>);
 
@@ -78,8 +95,8 @@ struct Queue {
     bytes: usize,
     waker: Option<Waker>,
     closed: bool,
-    lagged: bool,
-    moved: bool,
+    /// The reason for the end, once the stream is closed.
+    end: StreamEnd,
     /// The reader is gone.
     dropped: bool,
     peak: usize,
@@ -121,16 +138,10 @@ impl EventStream {
         self.0.queue().pop()
     }
 
-    /// Returns whether the stream ended because its reader was too slow. The missed events can be
-    /// read from the session's log.
-    pub fn lagged(&self) -> bool {
-        self.0.queue().lagged
-    }
-
-    /// Returns whether the stream ended because another process has taken over the session, in the
-    /// middle of a run or between runs. The later events can be read from the session's log.
-    pub fn moved(&self) -> bool {
-        self.0.queue().moved
+    /// Returns why the stream has ended, or `None` while it is open. Events can still be unread.
+    pub fn end(&self) -> Option<StreamEnd> {
+        let queue = self.0.queue();
+        queue.closed.then_some(queue.end)
     }
 
     /// Returns the largest number of events that were unread at the same time.
@@ -268,7 +279,7 @@ impl Hub {
     /// Ends all streams because another process has taken over the session.
     pub(crate) fn close_as_moved(&mut self) {
         for subscriber in self.subscribers.drain(..) {
-            subscriber.shared().queue().moved = true;
+            subscriber.shared().queue().end = StreamEnd::Moved;
         }
     }
 
@@ -331,8 +342,14 @@ impl Hub {
         let ended = matches!(envelope.event, AgentEvent::AgentEnd(_));
         let started = matches!(envelope.event, AgentEvent::AgentStart { .. });
         self.run_is_open = started || self.run_is_open && !ended;
-        self.subscribers
-            .retain(|s| push(s.shared(), envelope) && !(ended && s.scope == Scope::Run));
+        self.subscribers.retain(|subscriber| {
+            let is_open = push(subscriber.shared(), envelope);
+            let is_done = ended && subscriber.scope == Scope::Run;
+            if is_done {
+                subscriber.shared().queue().end = StreamEnd::RunEnded;
+            }
+            is_open && !is_done
+        });
     }
 
     fn envelope(&self, seq: u64, event: AgentEvent) -> Arc<Envelope> {
@@ -360,7 +377,7 @@ fn push(shared: &Shared, event: &Arc<Envelope>) -> bool {
         return true;
     }
     if queue.unread.len() >= LAG_LIMIT || queue.bytes >= LAG_LIMIT_BYTES {
-        queue.lagged = true;
+        queue.end = StreamEnd::Lagged;
         return false;
     }
     queue.bytes += text_bytes(&event.event);
@@ -530,7 +547,7 @@ mod tests {
         hub.emit_transient(output("a", "the end"));
         let held = stream.0.queue().bytes;
         assert!(held < 3 * CAPACITY_BYTES, "{held}");
-        assert!(!stream.lagged());
+        assert!(stream.end().is_none());
         let last = stream.0.queue().unread.iter().rev().find_map(|event| match &event.event {
             AgentEvent::ToolExecutionUpdate { call, update: ToolUpdate::Output(text) }
                 if **call == *"a" =>
@@ -552,7 +569,7 @@ mod tests {
             hub.emit_transient(delta(1, &chunk));
             hub.emit(AgentEvent::Reset); // so that deltas cannot be merged
         }
-        assert!(stream.lagged() && hub.subscribers.is_empty());
+        assert!(stream.end() == Some(StreamEnd::Lagged) && hub.subscribers.is_empty());
         let read = bytes(&mut stream);
         assert!((LAG_LIMIT_BYTES..LAG_LIMIT_BYTES + 200_000).contains(&read), "{read}");
     }
@@ -563,7 +580,7 @@ mod tests {
         for _ in 0..LAG_LIMIT + 1 {
             hub.emit(AgentEvent::Reset);
         }
-        assert!(stream.lagged());
+        assert_eq!(stream.end(), Some(StreamEnd::Lagged));
         assert!(hub.subscribers.is_empty());
         let mut read = 0;
         while stream.try_next().is_some() {

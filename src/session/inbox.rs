@@ -288,7 +288,11 @@ impl Inbox {
 
     /// Forwards a command, or holds it until the mailbox is read.
     fn admit(&mut self, command: Command) {
-        let Command::Input(mut input) = command else { return self.ready.push_back(command) };
+        let mut input = match command {
+            Command::Input(input) => input,
+            Command::Close => return self.commands.close(),
+            command => return self.ready.push_back(command),
+        };
         if matches!(input.event, InputEvent::ExternalActionResult(_)) {
             input.received.get_or_insert_with(|| self.deadlines.now());
         }

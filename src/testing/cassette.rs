@@ -38,7 +38,7 @@ use wrapped_parts::WrappedParts;
 /// ```
 /// use loopwright_core::testing::{Cassette, Script, ScriptedModel, TestTool};
 /// use loopwright_core::tool::Effect;
-/// use loopwright_core::{GenericAgent, RunContext};
+/// use loopwright_core::GenericAgent;
 /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 /// # struct Loop;
 /// # #[async_trait::async_trait]
@@ -62,7 +62,7 @@ use wrapped_parts::WrappedParts;
 ///     })?;
 ///     let look = TestTool::new("look").effect(Effect::ReadOnly).answers("21");
 ///     let agent = GenericAgent::builder(model, Loop).tool(look).system(system).build()?;
-///     let (handle, _events) = cassette.agent(agent).run(RunContext::new()).await?;
+///     let handle = cassette.agent(agent).session().await?;
 ///     let outcome = handle.prompt("How warm is it?").await?;
 ///     Ok(outcome.text)
 /// }

@@ -311,8 +311,7 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
                 handle.send(InputEvent::Continue(None)).await.map_err(text)?;
             } else if let Some(action) = state.pending_actions.first() {
                 let decision = (self.scenario.decide)(action);
-                let (call, digest) = (action.call.clone(), action.digest.clone());
-                handle.resolve(call, digest, decision).await.map_err(text)?;
+                handle.resolve(action, decision).await.map_err(text)?;
             } else if let Some(input) = queue.next() {
                 handle.send(input.event).await.map_err(text)?;
             } else {

@@ -156,7 +156,7 @@ impl Harness {
         let Some(action) = pending.get(index) else {
             fail(&format!("there is no pending action {index}: there are {}", pending.len()))
         };
-        self.handle.resolve(action.call.clone(), action.digest.clone(), decision).await
+        self.handle.resolve(action, decision).await
     }
 
     /// Returns the conversation, one line per message: `U:text` for the user,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use loopwright_core::event::{Decision, RunStatus};
+use loopwright_core::event::RunStatus;
 use loopwright_core::message::{ResultStatus, ToolResult};
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::tool::ToolUpdate;
@@ -48,10 +48,7 @@ impl Session {
         while outcome == RunStatus::AwaitingAction {
             for action in self.handle.pending().await.unwrap() {
                 self.approved.push((*action.name).into());
-                self.handle
-                    .resolve(action.call.clone(), action.digest.clone(), Decision::Approve)
-                    .await
-                    .unwrap();
+                self.handle.approve(&action).await.unwrap();
             }
             self.handle.wait_for_idle().await;
             outcome = if self.handle.pending().await.unwrap().is_empty() {

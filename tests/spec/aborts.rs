@@ -306,7 +306,7 @@ async fn limits_end_the_run_and_keep_the_results() {
             .limits(limits)
             .build()
             .unwrap();
-        let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+        let handle = agent.session().await.unwrap();
         let outcome = handle.prompt("go").await.unwrap();
         assert_eq!((outcome.end, outcome.limit), (RunStatus::Limit, Some(limit)), "{outcome:?}");
         assert_eq!(model.requests().len(), asked, "{limit:?}");
@@ -336,11 +336,7 @@ async fn counters_continue_in_resumed_runs() {
     for _ in 0..4 {
         ends.push(end_of(&harness.run_end().await));
         if let Some(open) = harness.pending().await.first() {
-            harness
-                .handle
-                .resolve(open.call.clone(), open.digest.clone(), Decision::Approve)
-                .await
-                .unwrap();
+            harness.handle.approve(open).await.unwrap();
         }
     }
     use RunStatus::*;

@@ -27,7 +27,7 @@ async fn a_reply_names_the_model_that_gave_it_and_costs_its_price() {
         priced("b/2", 5.0, [tokens(Script::new().think("well", Some("of b")).say("from b"))]);
     let agent =
         GenericAgent::builder(Fallback::new(first.clone()).or(second), PiPattern).build().unwrap();
-    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+    let handle = agent.session().await.unwrap();
     for (text, cost) in [("from b", 5.0), ("from a", 1.0)] {
         let outcome = handle.prompt("go").await.unwrap();
         assert_eq!((outcome.text.as_str(), outcome.cost), (text, cost), "{outcome:?}");
@@ -88,7 +88,7 @@ async fn a_detached_reply_names_the_model_that_gave_it_and_costs_its_price() {
     let second = priced("b/2", 5.0, [tokens(Script::text("well"))]);
     let agent =
         GenericAgent::builder(Fallback::new(priced("a/1", 1.0, [broken()])).or(second), Detached);
-    let (handle, _events) = agent.build().unwrap().run(RunContext::new()).await.unwrap();
+    let handle = agent.build().unwrap().session().await.unwrap();
     let outcome = handle.prompt("go").await.unwrap();
     assert_eq!((outcome.end, outcome.cost), (RunStatus::Done, 5.0), "{outcome:?}");
 }

@@ -1,6 +1,7 @@
 //! Handles of a session that another process has open.
 
 use crate::kit::*;
+use loopwright_core::event::StreamEnd;
 
 /// Starts a session in a store, and attaches a second handle to it.
 async fn owner_and_guest(
@@ -32,10 +33,11 @@ async fn what_an_attached_handle_sends_is_done_by_the_owner() {
     assert_eq!(outcome.end, RunStatus::AwaitingAction);
     let open = guest.pending().await.unwrap();
     assert_eq!(owner.pending().await.unwrap(), open);
-    let wrong = guest.resolve(open[0].call.clone(), "0000", Decision::Approve).await;
+    let wrong =
+        guest.send(ActionResult::new(open[0].call.clone(), "0000", Decision::Approve).into()).await;
     assert_eq!(wrong, Err(InputError::DigestDiffers(open[0].call.clone())));
     let (call, digest) = (open[0].call.clone(), open[0].digest.clone());
-    guest.resolve(call, digest, Decision::Approve).await.unwrap();
+    guest.send(ActionResult::new(call, digest, Decision::Approve).into()).await.unwrap();
     guest.wait_for_idle().await;
     assert_eq!(tool.ran(), 1);
     let state = guest.state().await.unwrap();
@@ -87,13 +89,12 @@ async fn an_attached_handle_aborts_the_run_that_it_sees() {
 #[tokio::test(start_paused = true)]
 async fn the_stream_of_an_attached_handle_ends_when_the_owner_has_left() {
     let agent = agent([Script::text("one"), Script::text("two")], &[]);
-    let (store, (owner, mut events), (guest, mut seen)) = owner_and_guest(&agent).await;
+    let (store, (owner, _events), (guest, mut seen)) = owner_and_guest(&agent).await;
     guest.prompt("first").await.unwrap();
-    drop(owner);
-    while events.next().await.is_some() {}
+    owner.close().await;
     guest.send(InputEvent::UserRequest("second".into())).await.unwrap();
     while seen.next().await.is_some() {}
-    assert!(seen.moved() && guest.has_ended());
+    assert!(seen.end() == Some(StreamEnd::Moved) && guest.has_ended());
     let cx = RunContext::new().stored(&store, "s").await.unwrap();
     let (owner, _events) = agent.run(cx).await.unwrap();
     owner.wait_for_idle().await;
@@ -104,11 +105,10 @@ async fn the_stream_of_an_attached_handle_ends_when_the_owner_has_left() {
 #[tokio::test(start_paused = true)]
 async fn an_attached_handle_of_a_deleted_session_has_ended() {
     let agent = agent([Script::text("one")], &[]);
-    let (store, (owner, mut events), (guest, mut seen)) = owner_and_guest(&agent).await;
+    let (store, (owner, _events), (guest, mut seen)) = owner_and_guest(&agent).await;
     guest.prompt("first").await.unwrap();
-    drop(owner);
-    while events.next().await.is_some() {}
+    owner.close().await;
     store.delete("s").await.unwrap();
     while seen.next().await.is_some() {}
-    assert!(guest.has_ended() && !seen.moved());
+    assert!(guest.has_ended() && seen.end() != Some(StreamEnd::Moved));
 }

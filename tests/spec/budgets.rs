@@ -334,7 +334,7 @@ async fn a_refusal_says_what_is_left() {
             .limits(limits)
             .build()
             .unwrap();
-        let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+        let handle = agent.session().await.unwrap();
         let outcome = handle.prompt("go").await.unwrap();
         assert_eq!(outcome.error.as_deref(), Some(expected));
         assert_eq!(model.requests().len(), 1);

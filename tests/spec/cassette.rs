@@ -102,7 +102,7 @@ pub(crate) async fn decide_all(handle: &AgentHandle, decision: Decision) {
     loop {
         handle.wait_for_idle().await;
         let Some(action) = handle.pending().await.unwrap().into_iter().next() else { return };
-        handle.resolve(action.call, action.digest, decision.clone()).await.unwrap();
+        handle.resolve(&action, decision.clone()).await.unwrap();
     }
 }
 

@@ -33,7 +33,10 @@ async fn an_approval_is_of_what_the_log_has() {
     change(&mut entries);
     let harness = harness.restart_from(entries.clone()).await;
     let decide = async |digest: &Arc<str>| {
-        harness.handle.resolve(before.call.clone(), digest.clone(), Decision::Approve).await
+        harness
+            .handle
+            .send(ActionResult::new(before.call.clone(), digest.clone(), Decision::Approve).into())
+            .await
     };
     let refused = decide(&before.digest).await.unwrap_err();
     assert!(matches!(refused, InputError::DigestDiffers(_)), "{refused}");

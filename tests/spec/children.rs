@@ -75,10 +75,9 @@ impl Family {
     }
 
     /// Closes the session and waits until it can be opened again.
-    async fn close(&self, handle: AgentHandle, mut events: EventStream) {
+    async fn close(&self, handle: AgentHandle) {
         handle.wait_for_idle().await;
-        drop(handle);
-        while events.next().await.is_some() {}
+        handle.close().await;
     }
 
     async fn log(&self, session: &str) -> Vec<LogEntry> {
@@ -89,7 +88,7 @@ impl Family {
 async fn approve(handle: &AgentHandle, call: &str) -> Result<InputId, InputError> {
     let pending = handle.pending().await.unwrap();
     let action = pending.iter().find(|action| *action.call == *call).expect("it is pending");
-    handle.resolve(call, action.digest.clone(), Decision::Approve).await
+    handle.send(ActionResult::new(call, action.digest.clone(), Decision::Approve).into()).await
 }
 
 fn of(action: &ExternalAction, agent: &str) -> bool {
@@ -111,7 +110,7 @@ async fn results(handle: &AgentHandle) -> Vec<(ResultStatus, String)> {
 #[tokio::test(start_paused = true)]
 async fn actions_of_sub_agents_are_decided_at_the_root() {
     let family = Family::new();
-    let (handle, events) = family.open().await;
+    let (handle, _events) = family.open().await;
     let outcome = handle.prompt("Let them pay.").await.unwrap();
     assert_eq!(outcome.end, RunStatus::AwaitingAction);
     assert_eq!(pending_calls(&handle).await, ["a~p", "b~p", "c~p"]);
@@ -125,7 +124,7 @@ async fn actions_of_sub_agents_are_decided_at_the_root() {
     let ok = (ResultStatus::Ok, "Ok".to_owned());
     assert_eq!(results(&handle).await, [ok.clone(), ok.clone(), ok]);
     assert_eq!(handle.state().await.unwrap().messages.last().unwrap().text(), "Ok,Ok,Ok");
-    family.close(handle, events).await;
+    family.close(handle).await;
     check_log(&family.log("root").await).unwrap();
     for n in 1..=3 {
         check_log(&family.log(&format!("root/m2.{n}")).await).unwrap();
@@ -166,14 +165,14 @@ async fn until(events: &mut EventStream, is_wanted: impl Fn(&AgentEvent) -> bool
 #[tokio::test(start_paused = true)]
 async fn actions_are_decided_after_a_restart() {
     let family = Family::new();
-    let (handle, events) = family.open().await;
+    let (handle, _events) = family.open().await;
     handle.prompt("Let them pay.").await.unwrap();
-    family.close(handle, events).await;
+    family.close(handle).await;
     let log = family.log("root").await;
     for call in ["a~p", "b~p", "c~p"] {
-        let (handle, events) = family.open().await;
+        let (handle, _events) = family.open().await;
         approve(&handle, call).await.unwrap();
-        family.close(handle, events).await;
+        family.close(handle).await;
     }
     let pending = family.store.pending(&PendingQuery::all()).await.unwrap().actions;
     assert!(pending.is_empty() && family.log("root").await.starts_with(&log));
@@ -195,7 +194,7 @@ async fn sub_agents_are_nested() {
             .build()
             .unwrap();
         let limits = Limits::default().depth(depth);
-        let (handle, events) =
+        let (handle, _events) =
             family.open_with(|b| b.limits(limits).child("erin", "Has another.", inner)).await;
         family.model.push(Script::calls([("e", "erin", json!({ "task": "Pay." }))]));
         handle.prompt("Go.").await.unwrap();
@@ -209,14 +208,14 @@ async fn sub_agents_are_nested() {
             (Decision::ApproveWith(json!([])), "BadArguments"),
             (Decision::Provide(Provided::Input(json!(1))), "BadDecision"),
         ] {
-            let refusal = handle.resolve(action.call.clone(), action.digest.clone(), decision);
+            let refusal = handle.resolve(&action, decision);
             let refusal = format!("{:?}", refusal.await.unwrap_err());
             assert!(refusal.starts_with(refused), "{refusal}");
         }
         approve(&handle, "e~x~p").await.unwrap();
         handle.wait_for_idle().await;
         assert_eq!(results(&handle).await, [(ResultStatus::Ok, "Ok".into())]);
-        family.close(handle, events).await;
+        family.close(handle).await;
         let log = family.log("root/m2.1/m2.1").await;
         let LogEntry::Opened { parent: Some(parent), .. } = &log[0] else { panic!("{:?}", log[0]) };
         assert_eq!((parent.root.as_deref(), &*parent.session_id), (Some("root"), "root/m2.1"));
@@ -227,9 +226,9 @@ async fn sub_agents_are_nested() {
 #[tokio::test(start_paused = true)]
 async fn the_session_of_a_sub_agent_is_opened_by_its_root_only() {
     let family = Family::new();
-    let (handle, events) = family.open().await;
+    let (handle, _events) = family.open().await;
     handle.prompt("Let them pay.").await.unwrap();
-    family.close(handle, events).await;
+    family.close(handle).await;
     let before = family.log("root/m2.1").await;
     let cx = RunContext::new().stored(&family.store, "root/m2.1").await.unwrap();
     let refused = family.child().run(cx).await.err().unwrap();
@@ -268,11 +267,11 @@ async fn a_pattern_has_sub_agents() {
         builder = builder.child(name, "Pays.", family.child());
     }
     let agent = builder.build().unwrap();
-    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+    let handle = agent.session().await.unwrap();
     handle.prompt("Let them pay.").await.unwrap();
     for _ in 0..2 {
         let action = handle.pending().await.unwrap().remove(0);
-        handle.resolve(action.call, action.digest, Decision::Approve).await.unwrap();
+        handle.approve(&action).await.unwrap();
         handle.wait_for_idle().await;
     }
     let texts: Vec<String> = model.requests()[0].messages.iter().map(|m| m.text()).collect();
@@ -348,7 +347,7 @@ async fn hooks_see_the_results_of_sub_agents() {
 #[tokio::test(start_paused = true)]
 async fn every_call_has_a_session_of_its_own() {
     let family = Family::new();
-    let (handle, events) = family.open().await;
+    let (handle, _events) = family.open().await;
     let chat = |id| Script::calls([(id, "alice", json!({ "task": "Chat." }))]);
     for reply in [chat("a"), Script::text("1"), chat("a"), Script::text("2")] {
         family.model.push(reply);
@@ -358,7 +357,7 @@ async fn every_call_has_a_session_of_its_own() {
     }
     assert_eq!(results(&handle).await.len(), 2);
     assert_eq!(family.child.requests().len(), 2);
-    family.close(handle, events).await;
+    family.close(handle).await;
     let sub_agents = sub_agents(&family.store, "root").await.unwrap();
     assert_eq!(
         sub_agents.iter().map(|name| &**name).collect::<Vec<_>>(),
@@ -370,11 +369,11 @@ async fn every_call_has_a_session_of_its_own() {
 #[tokio::test(start_paused = true)]
 async fn a_sub_agent_waits_for_its_session() {
     let family = Family::new();
-    let (handle, events) = family.open().await;
+    let (handle, _events) = family.open().await;
     handle.prompt("Let them pay.").await.unwrap();
-    family.close(handle, events).await;
+    family.close(handle).await;
     let left_over = family.store.open("root/m2.1").await.unwrap();
-    let (handle, events) = family.open().await;
+    let (handle, _events) = family.open().await;
     approve(&handle, "a~p").await.unwrap();
     sleep(Duration::from_secs(20)).await;
     assert_eq!((family.pay.ran(), results(&handle).await.len()), (0, 0));
@@ -383,7 +382,7 @@ async fn a_sub_agent_waits_for_its_session() {
     assert_eq!((family.pay.ran(), results(&handle).await.len()), (1, 0));
     let action = handle.pending().await.unwrap();
     assert_eq!(action.iter().map(|action| &*action.call).collect::<Vec<_>>(), ["b~p", "c~p"]);
-    family.close(handle, events).await;
+    family.close(handle).await;
     assert_eq!(SessionLog::of(&family.log("root/m2.1").await).messages().len(), 4);
 }
 
@@ -391,19 +390,19 @@ async fn a_sub_agent_waits_for_its_session() {
 #[tokio::test(start_paused = true)]
 async fn an_agent_without_the_sub_agents_leaves_them_alone() {
     let family = Family::new();
-    let (handle, events) = family.open().await;
+    let (handle, _events) = family.open().await;
     handle.prompt("Let them pay.").await.unwrap();
-    family.close(handle, events).await;
+    family.close(handle).await;
     let alone = GenericAgent::builder(family.model.clone(), PiPattern).build().unwrap();
     let cx = RunContext::new().stored(&family.store, "root").await.unwrap();
-    let (handle, events) = alone.run(cx).await.unwrap();
+    let (handle, _events) = alone.run(cx).await.unwrap();
     let action = handle.pending().await.unwrap().remove(0);
-    let denied = handle.resolve(action.call, action.digest, Decision::Deny("No.".into())).await;
+    let denied = handle.deny(&action, "No.").await;
     let why = denied.unwrap_err().to_string();
     assert!(why.starts_with("the agent has no sub-agent `alice`"), "{why}");
     handle.wait_for_idle().await;
     assert_eq!(pending_calls(&handle).await, ["a~p", "b~p", "c~p"]);
-    family.close(handle, events).await;
+    family.close(handle).await;
     let (handle, _events) = family.open().await;
     approve(&handle, "a~p").await.unwrap();
     handle.wait_for_idle().await;

@@ -293,7 +293,7 @@ async fn a_summary_that_is_cut_off_is_marked() {
     script.extend([Script::text("half").stop(StopReason::Length), Script::text("r4")]);
     let model = ScriptedModel::new(script).info(info);
     let agent = GenericAgent::builder(model.clone(), PiPattern).compaction(KEEP).build().unwrap();
-    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+    let handle = agent.session().await.unwrap();
     for prompt in ["p1", "p2", "p3", "p4"] {
         handle.prompt(prompt).await.unwrap();
     }
@@ -450,7 +450,7 @@ async fn the_size_of_a_request_is_what_was_counted_and_an_estimate_of_the_rest()
         .system("a system prompt of 32 characters")
         .compaction(sizes.clone());
     let agent = agent.model_named("other", other).build().unwrap();
-    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+    let handle = agent.session().await.unwrap();
     for prompt in ["123456", &"x".repeat(300), "1"] {
         handle.prompt(prompt).await.unwrap();
     }

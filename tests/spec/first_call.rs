@@ -45,7 +45,7 @@ async fn a_run_that_a_decision_resumes_is_not_forced() {
     let harness = forced([calls(&["write"]), Script::text("done")], tool).await;
     assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::AwaitingAction);
     let open = harness.handle.pending().await.unwrap().remove(0);
-    harness.handle.resolve(open.call, open.digest, Decision::Approve).await.unwrap();
+    harness.handle.approve(&open).await.unwrap();
     harness.handle.wait_for_idle().await;
     assert_eq!(choices(&harness), [ToolChoice::Required, ToolChoice::Auto]);
     assert_eq!(statuses(&harness).await, [ResultStatus::Ok]);

@@ -136,9 +136,8 @@ async fn only_owners_that_were_lost_without_progress_count() {
         killed.log.push(LogEntry::Detached { message, cost: None, key: None, asked: None });
     }
     for _ in 0..3 {
-        let (memory, handle, mut events) = killed.open(false).await;
-        drop(handle);
-        while events.next().await.is_some() {}
+        let (memory, handle, _events) = killed.open(false).await;
+        handle.close().await;
         killed.log = memory.entries();
     }
     assert!(killed.once_more().await);

@@ -39,12 +39,6 @@ async fn run(agent: &GenericAgent, owner: Owner) -> (AgentHandle, EventStream) {
     agent.run(RunContext::new().session("s").memory(owner)).await.unwrap()
 }
 
-/// Drops the handle and waits for the end of the session.
-async fn end(handle: AgentHandle, mut events: EventStream) {
-    drop(handle);
-    while events.next().await.is_some() {}
-}
-
 async fn until(events: &mut EventStream, stop: impl Fn(&AgentEvent) -> bool) {
     while let Some(event) = events.next().await {
         if stop(&event.event) {
@@ -63,11 +57,11 @@ async fn an_opening_takes_what_was_posted_in_the_order_of_posting() {
         shared.post(input);
     }
     let agent = agent([Script::text("1"), Script::text("2")]);
-    let (handle, events) = run(&agent, shared.owner().without_hints()).await;
+    let (handle, _events) = run(&agent, shared.owner().without_hints()).await;
     handle.wait_for_idle().await;
     assert_eq!(shared.inputs(), ["z", "a", "m"]);
     assert_eq!(shared.receipts(), [ACCEPTED, ACCEPTED, ACCEPTED]);
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C212: the log comes first, then the receipt. An input that could not be logged has no receipt,
@@ -77,16 +71,16 @@ async fn the_append_comes_before_the_receipt() {
     let shared = SharedSession::opened();
     let agent = agent([Script::text("1")]);
     let owner = shared.owner().failing_after(2);
-    let (handle, events) = run(&agent, owner).await;
+    let (handle, _events) = run(&agent, owner).await;
     shared.post(request("i", "one"));
     handle.wait_for_idle().await;
     assert_eq!(shared.receipts(), [None]);
-    end(handle, events).await;
+    handle.close().await;
     assert_eq!(shared.receipts(), [None]);
-    let (handle, events) = run(&agent, shared.owner()).await;
+    let (handle, _events) = run(&agent, shared.owner()).await;
     handle.wait_for_idle().await;
     assert_eq!((shared.inputs(), shared.receipts()), (vec!["i".to_owned()], vec![ACCEPTED]));
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C212: an owner that was killed, or lost the session, between the append and the receipt has
@@ -96,16 +90,16 @@ async fn an_id_that_the_log_has_is_accepted_and_appends_nothing() {
     let shared = SharedSession::opened();
     shared.post(request("i", "one"));
     let (first, second) = (agent([Script::text("1")]), agent([Script::text("never")]));
-    let (handle, events) = run(&first, shared.owner().without_receipts()).await;
+    let (handle, _events) = run(&first, shared.owner().without_receipts()).await;
     handle.wait_for_idle().await;
     assert_eq!(shared.receipts(), [None]);
-    end(handle, events).await;
+    handle.close().await;
     let before = shared.entries().len();
-    let (handle, events) = run(&second, shared.owner()).await;
+    let (handle, _events) = run(&second, shared.owner()).await;
     handle.wait_for_idle().await;
     assert_eq!((shared.inputs(), shared.receipts()), (vec!["i".to_owned()], vec![ACCEPTED]));
     assert_eq!(shared.entries().len(), before + 2, "only that it was opened, and reads its mail");
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C213: an owner that was replaced writes no refusal, and its own client learns of the loss.
@@ -113,7 +107,7 @@ async fn an_id_that_the_log_has_is_accepted_and_appends_nothing() {
 async fn a_replaced_owner_refuses_nothing() {
     for is_posted in [false, true] {
         let shared = SharedSession::opened();
-        let (handle, events) = run(&agent([]), shared.owner().without_hints()).await;
+        let (handle, _events) = run(&agent([]), shared.owner().without_hints()).await;
         if is_posted {
             shared.post(PostedInput::new("posted", InputEvent::Continue(None)).unwrap());
         }
@@ -124,7 +118,7 @@ async fn a_replaced_owner_refuses_nothing() {
             error => *error == InputError::Moved,
         };
         assert!(is_loss, "{direct:?}");
-        end(handle, events).await;
+        handle.close().await;
         assert_eq!((shared.receipt("posted"), shared.receipt("direct")), (None, None));
     }
 }
@@ -135,7 +129,7 @@ async fn a_replaced_owner_refuses_nothing() {
 async fn direct_and_posted_inputs_of_one_id_have_one_answer() {
     let shared = SharedSession::opened();
     let agent = agent([Script::text("1")]);
-    let (handle, events) = run(&agent, shared.owner()).await;
+    let (handle, _events) = run(&agent, shared.owner()).await;
     let nothing = InputEvent::Continue(None);
     let why = InputError::NothingToContinue;
     assert_eq!(handle.send_as("a", nothing.clone()).await, Err(why.clone()));
@@ -152,7 +146,7 @@ async fn direct_and_posted_inputs_of_one_id_have_one_answer() {
         assert_eq!(copy, Err(InputError::AlreadyRefused { id: id.into(), why }));
     }
     handle.send_as("c", nothing).await.unwrap();
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C213: copies of one input that are posted and sent to the owner at the same time are accepted
@@ -161,7 +155,7 @@ async fn direct_and_posted_inputs_of_one_id_have_one_answer() {
 async fn a_posted_input_and_its_direct_copy_are_one() {
     let shared = SharedSession::opened();
     let agent = agent([Script::text("1"), Script::text("never")]);
-    let (handle, events) = run(&agent, shared.owner().without_hints()).await;
+    let (handle, _events) = run(&agent, shared.owner().without_hints()).await;
     shared.post(request("i", "one"));
     handle.send(InputEvent::UserRequest(Prompt::from("one").id("i"))).await.unwrap();
     let waiting = handle.prompt(Prompt::from("one").id("i")).await;
@@ -175,7 +169,7 @@ async fn a_posted_input_and_its_direct_copy_are_one() {
     let copy = handle.send_as("c", InputEvent::Continue(None)).await;
     assert_eq!(copy, Err(InputError::NothingToContinue));
     assert_eq!(shared.receipt("c"), refused(InputError::NothingToContinue));
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C214: the mailbox is read before an input of the owner's own client.
@@ -193,7 +187,7 @@ async fn what_was_posted_comes_before_a_direct_input() {
     handle.send_as("f", InputEvent::FollowUp("four".into())).await.unwrap();
     assert_eq!(shared.inputs(), ["p", "s", "t", "f"], "during a run");
     gate.open();
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C214: an owner reads its mailbox before it leaves, because the hint can be lost.
@@ -201,10 +195,10 @@ async fn what_was_posted_comes_before_a_direct_input() {
 async fn an_owner_takes_what_was_posted_before_it_leaves() {
     let shared = SharedSession::opened();
     let agent = agent([Script::text("1"), Script::text("2")]);
-    let (handle, events) = run(&agent, shared.owner().without_hints()).await;
+    let (handle, _events) = run(&agent, shared.owner().without_hints()).await;
     handle.prompt("zero").await.unwrap();
     shared.post(request("i", "one"));
-    end(handle, events).await;
+    handle.close().await;
     assert_eq!(shared.receipts(), [ACCEPTED]);
     let ended = |entry: &&LogEntry| matches!(entry, LogEntry::RunEnded { .. });
     assert_eq!(shared.entries().iter().filter(ended).count(), 2, "and it was answered");
@@ -250,7 +244,7 @@ async fn a_steer_that_was_posted_during_a_run_is_answered() {
     gate.open();
     handle.wait_for_idle().await;
     assert_eq!((model.requests().len(), shared.receipts()), (2, vec![ACCEPTED]));
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C212: a mailbox that temporarily cannot be read is read again.
@@ -259,10 +253,10 @@ async fn a_failed_read_is_repeated() {
     let shared = SharedSession::opened();
     shared.post(request("i", "one"));
     let agent = agent([Script::text("1")]);
-    let (handle, events) = run(&agent, shared.owner().without_hints().failing_reads(2)).await;
+    let (handle, _events) = run(&agent, shared.owner().without_hints().failing_reads(2)).await;
     until_receipt(&shared, "i").await;
     assert_eq!(shared.receipts(), [ACCEPTED]);
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C212: a receipt that is being written does not keep the session from writing another, although
@@ -270,7 +264,7 @@ async fn a_failed_read_is_repeated() {
 #[tokio::test(start_paused = true)]
 async fn receipts_do_not_wait_for_each_other() {
     let shared = SharedSession::opened();
-    let (handle, events) = run(&agent([]), shared.owner().slow(ms(1))).await;
+    let (handle, _events) = run(&agent([]), shared.owner().slow(ms(1))).await;
     shared.post(PostedInput::new("f", InputEvent::FollowUp("one".into())).unwrap());
     while shared.inputs().is_empty() {
         tokio::task::yield_now().await;
@@ -278,7 +272,7 @@ async fn receipts_do_not_wait_for_each_other() {
     let refused = handle.send_as("c", InputEvent::Continue(None));
     let refused = tokio::time::timeout(ms(1_000), refused).await.expect("an answer");
     assert_eq!(refused, Err(InputError::NothingToContinue));
-    end(handle, events).await;
+    handle.close().await;
     assert_eq!(shared.receipts(), [ACCEPTED]);
 }
 
@@ -308,7 +302,7 @@ async fn a_posted_abort_stops_the_run_that_it_names() {
         |event| matches!(event, AgentEvent::AgentEnd(end) if end.end == RunStatus::Done),
     )
     .await;
-    end(handle, events).await;
+    handle.close().await;
 }
 
 async fn until_receipt(shared: &SharedSession, id: &str) {
@@ -326,7 +320,7 @@ async fn posted_inputs_do_what_direct_ones_do() {
     let model = ScriptedModel::new([calls(&["pay"]), Script::text("7"), Script::text("8")]);
     let agent = GenericAgent::builder(model.clone(), PiPattern).tool(tool.clone());
     let agent = agent.build().unwrap();
-    let (handle, events) = run(&agent, shared.owner()).await;
+    let (handle, _events) = run(&agent, shared.owner()).await;
     let send = async |input: PostedInput| {
         let id = input.id.clone();
         shared.post(input);
@@ -361,7 +355,7 @@ async fn posted_inputs_do_what_direct_ones_do() {
     let more = InputEvent::Continue(Some("go on".into()));
     assert_eq!(send(PostedInput::new("more", more).unwrap()).await, ACCEPTED);
     assert_eq!(model.requests().len(), 3);
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C216: the principal of a posted request is its run's principal, and is in the log. A call that
@@ -379,18 +373,18 @@ async fn the_principal_of_a_request_is_durable() {
         builder.tools([who.clone()]).build().unwrap()
     };
     let shared = SharedSession::opened();
-    let (handle, events) = run(&agent(vec![calls(&["who"])]), shared.owner()).await;
+    let (handle, _events) = run(&agent(vec![calls(&["who"])]), shared.owner()).await;
     let prompt = Prompt::from("Who am I?").with(Principal::new("ann"));
     shared.post(PostedInput::new("i", InputEvent::UserRequest(prompt)).unwrap());
     until_receipt(&shared, "i").await;
     handle.wait_for_idle().await;
     let action = handle.pending().await.unwrap().remove(0);
-    end(handle, events).await;
+    handle.close().await;
 
     shared.post(decision("yes", &action, Decision::Approve));
     let other = agent(vec![Script::text("done"), calls(&["who"])]);
     let cx = RunContext::new().session("s").memory(shared.owner()).with(Principal::new("host"));
-    let (handle, events) = other.run(cx).await.unwrap();
+    let (handle, _events) = other.run(cx).await.unwrap();
     handle.wait_for_idle().await;
     let state = handle.state().await.unwrap();
     let result = state.messages.iter().find_map(|message| message.as_tool_result());
@@ -398,12 +392,12 @@ async fn the_principal_of_a_request_is_durable() {
     // The next request names nobody, so it is the host's.
     handle.prompt("And now?").await.unwrap();
     let action = handle.pending().await.unwrap().remove(0);
-    handle.resolve(action.call, action.digest, Decision::Approve).await.unwrap();
+    handle.approve(&action).await.unwrap();
     handle.wait_for_idle().await;
     let state = handle.state().await.unwrap();
     let result = state.messages.iter().rev().find_map(|message| message.as_tool_result());
     assert_eq!(result.unwrap().text(), "host");
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C217: a store without mailboxes reports that, and nothing else changes. The session of a

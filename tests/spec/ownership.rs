@@ -1,5 +1,6 @@
 //! Sessions that another process takes over.
 
+use loopwright_core::event::StreamEnd;
 use std::sync::Mutex;
 
 use tokio_util::sync::CancellationToken;
@@ -43,7 +44,7 @@ async fn a_run_that_was_taken_over_ends_quietly() {
         while let Some(event) = harness.events.next().await {
             last.push(event);
         }
-        assert!(harness.events.moved() && !harness.events.lagged());
+        assert_eq!(harness.events.end(), Some(StreamEnd::Moved));
         assert!(!last.iter().any(|e| matches!(e.event, AgentEvent::AgentEnd(_))), "{last:?}");
         assert_eq!(harness.handle.steer("more").await, Err(InputError::Gone));
     }
@@ -154,7 +155,7 @@ async fn a_loss_ends_what_waits() {
         while let Some(event) = harness.events.next().await {
             assert!(!matches!(event.event, AgentEvent::AgentEnd(_)));
         }
-        assert!(harness.events.moved(), "{until:?}");
+        assert_eq!(harness.events.end(), Some(StreamEnd::Moved), "{until:?}");
         assert_eq!(memory.log.lock().unwrap()[appends..], ["close"]);
     }
 }
@@ -168,12 +169,11 @@ async fn a_session_closes_its_memory_at_its_end() {
     let replies = [Script::text("one")];
     let harness =
         Harness::with_memory(PiPattern, replies, |agent| agent, InMemory::new(), wrap).await;
-    let Harness { handle, mut events, .. } = harness;
+    let Harness { handle, events, .. } = harness;
     handle.prompt("go").await.unwrap();
     assert!(!memory.log.lock().unwrap().contains(&"close"));
-    drop(handle);
-    while events.next().await.is_some() {}
-    assert!(!events.moved());
+    handle.close().await;
+    assert!(events.end() != Some(StreamEnd::Moved));
     let log = memory.log.lock().unwrap();
     assert_eq!(log.iter().filter(|what| **what == "close").count(), 1);
     assert_eq!(log.last(), Some(&"close"));

@@ -270,7 +270,7 @@ async fn an_answer_is_checked_before_it_is_accepted() {
         assert_eq!(harness.memory.entries().len(), before);
     }
     let (action, handle) = (harness.pending().await.remove(0), harness.handle.clone());
-    let answer = |colour: &str| handle.resolve(&*action.call, action.digest.clone(), input(colour));
+    let answer = |colour: &str| handle.resolve(&action, input(colour));
     let (first, second) = tokio::join!(answer("red"), answer("blue"));
     assert_eq!((first.is_ok(), second), (true, Err(InputError::NotPending(action.call.clone()))));
     handle.wait_for_idle().await;
@@ -333,13 +333,13 @@ async fn a_new_request_and_an_abort_withdraw_the_question() {
     assert_eq!((outcome.end, found(&mut harness).len()), (RunStatus::AwaitingAction, 0));
     let new = harness.pending().await.remove(0);
     assert_ne!(new.call, old.call);
-    let late = harness.handle.resolve(&*old.call, old.digest.clone(), input("red")).await;
+    let late = harness.handle.resolve(&old, input("red")).await;
     assert_eq!(late, Err(InputError::NotPending(old.call)));
 
     harness.handle.abort().await.unwrap();
     harness.handle.wait_for_idle().await;
     assert_eq!(harness.pending().await, []);
-    let late = harness.handle.resolve(&*new.call, new.digest.clone(), input("red")).await;
+    let late = harness.handle.resolve(&new, input("red")).await;
     assert_eq!(late, Err(InputError::NotPending(new.call)));
     assert_eq!(found(&mut harness).len(), 0);
     // When the request is continued, it asks again, because its question was withdrawn.
@@ -358,7 +358,7 @@ async fn an_answer_after_the_message_that_supersedes_it_is_refused() {
     harness.handle.prompt("Paint.").await.unwrap();
     let action = harness.pending().await.remove(0);
     harness.handle.send(InputEvent::Steer("a green one".into())).await.unwrap();
-    let late = harness.handle.resolve(&*action.call, action.digest.clone(), input("red")).await;
+    let late = harness.handle.resolve(&action, input("red")).await;
     assert_eq!(late, Err(InputError::NotPending(action.call)));
     harness.handle.wait_for_idle().await;
     assert_eq!(found(&mut harness), ["Superseded"]);

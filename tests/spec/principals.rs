@@ -42,7 +42,7 @@ fn agent(model: ScriptedModel, seen: &Seen) -> GenericAgent {
 async fn approve(handle: &AgentHandle) {
     let pending = handle.pending().await.unwrap();
     let (call, digest) = (pending[0].call.clone(), pending[0].digest.clone());
-    handle.resolve(call, digest, Decision::Approve).await.unwrap();
+    handle.send(ActionResult::new(call, digest, Decision::Approve).into()).await.unwrap();
     handle.wait_for_idle().await;
 }
 
@@ -72,10 +72,9 @@ async fn after_a_restart_the_principal_of_the_request_is_that_of_the_log() {
     let agent = agent(model, &seen);
     let memory = InMemory::new();
     let open = || RunContext::new().session("s").memory(memory.clone());
-    let (handle, mut events) = agent.run(open()).await.unwrap();
+    let (handle, _events) = agent.run(open()).await.unwrap();
     handle.prompt(Prompt::from("Who am I?").with(Principal::new("ann"))).await.unwrap();
-    drop(handle);
-    while events.next().await.is_some() {}
+    handle.close().await;
     let (handle, _events) = agent.run(open()).await.unwrap();
     approve(&handle).await;
     let state = handle.state().await.unwrap();
@@ -92,11 +91,10 @@ async fn a_session_belongs_to_who_created_it() {
     let agent = agent(ScriptedModel::new([Script::text("1"), Script::text("2")]), &Seen::default());
     for owner in ["ann", "bob"].map(Principal::new) {
         let cx = RunContext::new().owner(owner).stored(&store, "s").await.unwrap();
-        let (handle, mut events) = agent.run(cx).await.unwrap();
+        let (handle, _events) = agent.run(cx).await.unwrap();
         handle.prompt("Hello.").await.unwrap();
         handle.wait_for_idle().await;
-        drop(handle);
-        while events.next().await.is_some() {}
+        handle.close().await;
     }
     store.fork("s", None, "f").await.unwrap();
     for session in ["s", "f"] {

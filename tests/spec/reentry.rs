@@ -21,7 +21,11 @@ async fn the_batch_is_closed_before_the_pattern_is_reentered() {
     harness.handle.prompt("go").await.unwrap();
     let harness = harness.restart().await;
     let open = harness.pending().await;
-    harness.handle.resolve("a", open[0].digest.clone(), Decision::Approve).await.unwrap();
+    harness
+        .handle
+        .send(ActionResult::new("a", open[0].digest.clone(), Decision::Approve).into())
+        .await
+        .unwrap();
     harness.handle.wait_for_idle().await;
     assert_eq!(*entered.lock().unwrap(), [0, 1]);
     assert_eq!(harness.transcript().await, ["U:go", "A:[a]/ToolCalls", "R:a/Ok", "A:ok/Stop"]);

@@ -80,11 +80,7 @@ async fn confirmations() {
     ];
     for action in &open {
         let n = ["a", "b", "c", "d", "e"].iter().position(|id| **id == *action.call).unwrap();
-        harness
-            .handle
-            .resolve(action.call.clone(), action.digest.clone(), decisions[n].clone())
-            .await
-            .unwrap();
+        harness.handle.resolve(action, decisions[n].clone()).await.unwrap();
         harness.handle.wait_for_idle().await;
     }
     harness.check().await;
@@ -217,11 +213,7 @@ async fn several_processes() {
     send(&harness, "go").await;
     harness.run_end().await;
     let open = harness.pending().await.remove(0);
-    harness
-        .handle
-        .resolve(open.call.clone(), open.digest.clone(), Decision::Approve)
-        .await
-        .unwrap();
+    harness.handle.approve(&open).await.unwrap();
     harness.handle.wait_for_idle().await;
     let log = harness.memory.entries();
     for cut in 1..=log.len() {
@@ -242,11 +234,7 @@ async fn several_processes() {
             }
             harness.handle.wait_for_idle().await;
             for open in harness.pending().await {
-                harness
-                    .handle
-                    .resolve(open.call.clone(), open.digest.clone(), Decision::Approve)
-                    .await
-                    .unwrap();
+                harness.handle.approve(&open).await.unwrap();
             }
             harness.handle.wait_for_idle().await;
             replays_pi(&harness).await;

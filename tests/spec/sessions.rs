@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use loopwright_core::event::StreamEnd;
+
 use crate::kit::*;
 
 fn agent(replies: impl IntoIterator<Item = Script>, tools: &[TestTool]) -> GenericAgent {
@@ -10,18 +12,50 @@ fn agent(replies: impl IntoIterator<Item = Script>, tools: &[TestTool]) -> Gener
     GenericAgent::builder(ScriptedModel::new(replies), PiPattern).tools(tools).build().unwrap()
 }
 
-async fn open(
-    agent: &GenericAgent,
-    store: &InMemoryStore,
-    session: &str,
-) -> (AgentHandle, EventStream) {
-    agent.run(RunContext::new().stored(store, session).await.unwrap()).await.unwrap()
+/// C439: a session is closed after its run in progress, although other handles exist, and can be
+/// opened at once. Its streams say why they have ended.
+#[tokio::test(start_paused = true)]
+async fn a_session_is_closed_after_its_run() {
+    let gate = Gate::new();
+    let store = InMemoryStore::new();
+    let replies = [Script::new().gate(&gate).say("one"), Script::text("two")];
+    let agent = agent(replies, &[]);
+    let handle = agent.open(&store, "s").await.unwrap();
+    assert_eq!(&**handle.id(), "s");
+    let mut events = handle.subscribe();
+    let mut run = handle.prompt_stream("go").await.unwrap();
+    assert_eq!((run.end(), events.end()), (None, None));
+    let other = handle.clone();
+    let closing = tokio::spawn(async move { handle.close().await });
+    tokio::task::yield_now().await;
+    assert!(!closing.is_finished());
+    gate.open();
+    closing.await.unwrap();
+    assert_eq!(other.prompt("more").await, Err(InputError::Gone));
+    other.close().await; // once more
+
+    while run.next().await.is_some() {}
+    let mut last = None;
+    while let Some(event) = events.next().await {
+        last = Some(event);
+    }
+    assert!(matches!(&last.unwrap().event, AgentEvent::AgentEnd(end) if &*end.text == "one"));
+    assert_eq!(run.end(), Some(StreamEnd::RunEnded));
+    assert_eq!(events.end(), Some(StreamEnd::Closed));
+    let handle = agent.open(&store, "s").await.unwrap();
+    assert_eq!(handle.prompt("more").await.unwrap().text, "two");
 }
 
-/// Ends the session's task, so that the session can be opened.
-async fn close(handle: AgentHandle, mut events: EventStream) {
-    drop(handle);
-    while events.next().await.is_some() {}
+/// C440: an attached handle that is closed leaves the session open for its owner.
+#[tokio::test(start_paused = true)]
+async fn an_attached_handle_only_detaches() {
+    let store = InMemoryStore::new();
+    let agent = agent([Script::text("one")], &[]);
+    let owner = agent.open(&store, "s").await.unwrap();
+    let (guest, _events) = agent.attach(Arc::new(store.clone()), "s").await.unwrap();
+    guest.close().await;
+    assert!(guest.has_ended());
+    assert_eq!(owner.prompt("go").await.unwrap().text, "one");
 }
 
 /// C72: a session has one owner at a time, until its event stream has ended.
@@ -29,13 +63,13 @@ async fn close(handle: AgentHandle, mut events: EventStream) {
 async fn a_session_has_one_owner() {
     let (store, agent) =
         (InMemoryStore::new(), agent([Script::text("one"), Script::text("two")], &[]));
-    let (handle, events) = open(&agent, &store, "s").await;
+    let handle = agent.open(&store, "s").await.unwrap();
     let refused = store.open("s").await.err().unwrap();
     assert!(matches!(&refused, MemoryError::InUse(s) if **s == *"s"), "{refused}");
     assert!(matches!(store.delete("s").await, Err(MemoryError::InUse(_))));
     handle.prompt("go").await.unwrap();
-    close(handle, events).await;
-    let (handle, _events) = open(&agent, &store, "s").await;
+    handle.close().await;
+    let handle = agent.open(&store, "s").await.unwrap();
     assert_eq!(handle.prompt("more").await.unwrap().text, "two");
 }
 
@@ -46,7 +80,7 @@ async fn open_actions_of_all_sessions_are_listed() {
     let mutate = TestTool::new("mutate").effect(Effect::Idempotent);
     for session in ["a", "b"] {
         let agent = agent([calls(&["mutate"]), Script::text("ok")], std::slice::from_ref(&mutate));
-        let (handle, events) = open(&agent, &store, session).await;
+        let handle = agent.open(&store, session).await.unwrap();
         handle.prompt("go").await.unwrap();
         let all = store.pending(&PendingQuery::all()).await.unwrap().actions;
         assert_eq!(all.iter().map(|p| &*p.session).collect::<Vec<_>>().last(), Some(&session));
@@ -60,17 +94,10 @@ async fn open_actions_of_all_sessions_are_listed() {
             assert!(
                 store.pending(&PendingQuery::all().tool("other")).await.unwrap().actions.is_empty()
             );
-            handle
-                .resolve(
-                    of_b[0].action.call.clone(),
-                    of_b[0].action.digest.clone(),
-                    Decision::Approve,
-                )
-                .await
-                .unwrap();
+            handle.approve(&of_b[0].action).await.unwrap();
             handle.wait_for_idle().await;
         }
-        close(handle, events).await;
+        handle.close().await;
     }
     let left = store.pending(&PendingQuery::all()).await.unwrap().actions;
     assert_eq!(left.iter().map(|p| &*p.session).collect::<Vec<_>>(), ["a"]);
@@ -83,9 +110,9 @@ async fn settings_are_kept_with_the_session() {
     for _ in 0..2 {
         let cx =
             RunContext::new().stored(&store, "s").await.unwrap().settings(json!({"model": "m"}));
-        let (handle, events) = agent.run(cx).await.unwrap();
+        let (handle, _events) = agent.run(cx).await.unwrap();
         assert_eq!(handle.state().await.unwrap().settings.as_deref(), Some(&json!({"model": "m"})));
-        close(handle, events).await;
+        handle.close().await;
     }
     let items = store.read("s", 0).await.unwrap();
     assert_eq!(items.iter().filter(|i| matches!(i, LogEntry::Settings { .. })).count(), 1);
@@ -104,11 +131,7 @@ async fn the_events_of_a_log_are_those_that_were_emitted() {
     send(&harness, "go").await;
     let mut emitted = harness.run_end().await;
     let open = harness.pending().await;
-    harness
-        .handle
-        .resolve(open[0].call.clone(), open[0].digest.clone(), Decision::Deny("no".into()))
-        .await
-        .unwrap();
+    harness.handle.deny(&open[0], "no").await.unwrap();
     emitted.extend(harness.run_end().await);
     let mut numbered: Vec<(u64, RunId, AgentEvent)> = Vec::new();
     for event in &emitted {
@@ -138,7 +161,7 @@ async fn a_branch_continues_independently() {
         Script::text("after"),
     ];
     let agent = agent(replies, std::slice::from_ref(&mutate));
-    let (handle, events) = open(&agent, &store, "s").await;
+    let handle = agent.open(&store, "s").await.unwrap();
     handle.prompt("first").await.unwrap();
     handle.prompt("second").await.unwrap();
     handle.follow_up("waits").await.unwrap();
@@ -159,10 +182,9 @@ async fn a_branch_continues_independently() {
     }
     let refused = store.fork("s", None, "f9").await;
     assert!(matches!(refused, Err(MemoryError::Exists(_))), "{refused:?}");
-    let (branch, _events) = open(&agent, &store, &format!("f{}", log.len())).await;
+    let branch = agent.open(&store, format!("f{}", log.len())).await.unwrap();
     assert_eq!(branch.prompt("third").await.unwrap().text, "in the branch");
     assert_eq!((mutate.ran(), handle.pending().await.unwrap().len()), (0, 1));
-    drop(events);
 }
 
 /// C76: the description of a session is updated with each entry.
@@ -170,7 +192,7 @@ async fn a_branch_continues_independently() {
 async fn the_description_of_a_session_follows_its_log() {
     let (store, agent) =
         (InMemoryStore::new(), agent([Script::text("one"), Script::text("two")], &[]));
-    let (handle, _events) = open(&agent, &store, "s").await;
+    let handle = agent.open(&store, "s").await.unwrap();
     assert_eq!(store.session("t").await, Err(MemoryError::NoSession("t".into())));
     handle.prompt("What is it?\nSay it.").await.unwrap();
     let info = store.session("s").await.unwrap();
@@ -204,11 +226,11 @@ async fn the_session_that_was_opened_last_is_listed_first() {
         .environment(Ticks(AtomicU64::new(1000)))
         .build()
         .unwrap();
-    let (handle, _events) = open(&agent, &store, "s").await;
+    let handle = agent.open(&store, "s").await.unwrap();
     handle.prompt("go").await.unwrap();
     store.fork("s", None, "branch").await.unwrap();
     for session in ["new", "branch"] {
-        let _open = open(&agent, &store, session).await;
+        let _open = agent.open(&store, session).await.unwrap();
         assert_eq!(&*store.sessions().await.unwrap()[0].id, session);
     }
     assert_eq!(store.session("new").await.unwrap().started, 0);
@@ -222,10 +244,10 @@ async fn the_time_of_an_opening_is_in_the_log() {
         .environment(Ticks(AtomicU64::new(1000)))
         .build()
         .unwrap();
-    let (handle, events) = open(&agent, &store, "s").await;
+    let handle = agent.open(&store, "s").await.unwrap();
     handle.prompt("go").await.unwrap();
-    close(handle, events).await;
-    let (handle, _events) = open(&agent, &store, "s").await;
+    handle.close().await;
+    let handle = agent.open(&store, "s").await.unwrap();
     handle.steer("and then").await.unwrap();
     let items = store.read("s", 0).await.unwrap();
     let opened = items
@@ -297,9 +319,9 @@ async fn an_acknowledged_request_is_due_and_runs() {
 #[tokio::test(start_paused = true)]
 async fn a_store_says_whether_a_session_is_open() {
     let store = InMemoryStore::new();
-    let (handle, events) = open(&agent([Script::text("ok")], &[]), &store, "s").await;
+    let handle = agent([Script::text("ok")], &[]).open(&store, "s").await.unwrap();
     assert_eq!(store.in_use("s").await, Ok(Some(true)));
-    drop((handle, events));
+    drop(handle);
     tokio::task::yield_now().await;
     assert_eq!(store.in_use("s").await, Ok(Some(false)));
     assert_eq!(store.in_use("missing").await, Ok(Some(false)));
@@ -332,7 +354,7 @@ impl SessionStore for Late {
 #[tokio::test(start_paused = true)]
 async fn a_search_skips_sessions_that_were_deleted_meanwhile() {
     let (store, agent) = (Late(InMemoryStore::new()), agent([Script::text("one")], &[]));
-    let (handle, _events) = open(&agent, &store.0, "s").await;
+    let handle = agent.open(&store.0, "s").await.unwrap();
     handle.prompt("go").await.unwrap();
     let found = store.search("one", 9).await.unwrap();
     assert_eq!(found.iter().map(|f| &*f.session).collect::<Vec<_>>(), ["s"]);

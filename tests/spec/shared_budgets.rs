@@ -72,7 +72,7 @@ async fn a_shared_budget_is_asked_before_each_request() {
     let (handle, _events) = open(builder, &purse, &store).await;
     assert_eq!(handle.prompt("go").await.unwrap().end, RunStatus::AwaitingAction);
     let action = handle.state().await.unwrap().pending_actions[0].clone();
-    handle.resolve(action.call, action.digest, Decision::Approve).await.unwrap();
+    handle.approve(&action).await.unwrap();
     handle.wait_for_idle().await;
     assert_eq!((pay.ran(), model.requests().len()), (1, 1));
     let outcome = handle.prompt("more").await.unwrap();

@@ -58,9 +58,9 @@ impl Loads {
 
     /// Runs a long session. Returns the snapshot that it stores.
     async fn store_long(&self, agent: &GenericAgent) -> Snapshot {
-        let (handle, events) = self.open(agent).await;
+        let (handle, _events) = self.open(agent).await;
         handle.prompt("go").await.unwrap();
-        close(handle, events).await;
+        handle.close().await;
         let memory = self.store.open("s").await.unwrap();
         memory.snapshots().unwrap().latest().await.unwrap().unwrap()
     }
@@ -91,11 +91,6 @@ fn agent(turns: usize) -> GenericAgent {
         .unwrap()
 }
 
-async fn close(handle: AgentHandle, mut events: EventStream) {
-    drop(handle);
-    while events.next().await.is_some() {}
-}
-
 /// C345: A session with a long log stores a snapshot when it is closed. When it is opened again, it
 /// reads only the entries that follow. State, events and decisions are the same as without a
 /// snapshot.
@@ -103,9 +98,9 @@ async fn close(handle: AgentHandle, mut events: EventStream) {
 async fn a_long_session_is_opened_from_its_snapshot() {
     let loads = Loads::default();
     let agent = agent(300);
-    let (handle, events) = loads.open(&agent).await;
+    let (handle, _events) = loads.open(&agent).await;
     assert_eq!(handle.prompt("go").await.unwrap().end, RunStatus::AwaitingAction);
-    close(handle, events).await;
+    handle.close().await;
     let len = loads.len().await;
     assert!(len > 1_000, "{len}");
 
@@ -119,7 +114,7 @@ async fn a_long_session_is_opened_from_its_snapshot() {
     assert_eq!(format!("{state:?}"), format!("{expected:?}"));
     for handle in [&handle, &other] {
         let action = handle.state().await.unwrap().pending_actions.pop().unwrap();
-        handle.resolve(action.call, action.digest, Decision::Approve).await.unwrap();
+        handle.approve(&action).await.unwrap();
         handle.wait_for_idle().await;
     }
     let next = async |events: &mut EventStream| {
@@ -132,11 +127,11 @@ async fn a_long_session_is_opened_from_its_snapshot() {
     assert_eq!(next(&mut events).await, next(&mut other_events).await);
     let (state, expected) = (handle.state().await.unwrap(), other.state().await.unwrap());
     assert_eq!(format!("{state:?}"), format!("{expected:?}"));
-    close(handle, events).await;
+    handle.close().await;
     // Few entries have followed, so the old snapshot is kept.
-    let (handle, events) = loads.open(&agent).await;
+    let (handle, _events) = loads.open(&agent).await;
     assert_eq!(loads.last_load(), len);
-    close(handle, events).await;
+    handle.close().await;
 }
 
 /// C345: A snapshot of another format, or a damaged one, is ignored, and the log is read.
@@ -148,10 +143,10 @@ async fn a_snapshot_that_is_not_understood_is_ignored() {
     let cut = stored.data[..stored.data.len() / 2].to_vec();
     for data in [newer, cut, Vec::new()] {
         loads.replacement = Some(Snapshot::new(stored.entries, data));
-        let (handle, events) = loads.open(&agent).await;
+        let (handle, _events) = loads.open(&agent).await;
         assert_eq!(loads.last_load(), 0);
         assert_eq!(handle.state().await.unwrap().pending_actions.len(), 1);
-        close(handle, events).await;
+        handle.close().await;
     }
 }
 
@@ -165,9 +160,9 @@ async fn a_snapshot_that_is_ahead_of_the_log_is_dropped() {
     let entries = long.store.read("s", 0).await.unwrap()[..5].to_vec();
     memory.append(0, entries.into()).await.unwrap();
     drop(memory);
-    let (handle, events) = short.open(&agent).await;
+    let (handle, _events) = short.open(&agent).await;
     assert_eq!(short.last_load(), 0);
     assert_eq!(handle.state().await.unwrap().messages.len(), 1);
     assert!(handle.state().await.unwrap().interrupted_run.is_some());
-    close(handle, events).await;
+    handle.close().await;
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use loopwright_core::agent::InputError;
-use loopwright_core::event::{Envelope, RunOutcome};
+use loopwright_core::event::{Envelope, RunOutcome, StreamEnd};
 use loopwright_core::{AgentEvent, AgentHandle, EventStream};
 
 use crate::interrupt::Interrupt;
@@ -108,7 +108,7 @@ impl Live {
                 }
             }
         }
-        self.events.moved()
+        self.events.end() == Some(StreamEnd::Moved)
     }
 
     /// Continues with another handle to the session.
@@ -117,9 +117,8 @@ impl Live {
     }
 
     /// Releases the session, and waits until its store has closed it.
-    pub(crate) async fn close(mut self) {
-        drop(self.handle);
-        while self.events.next().await.is_some() {}
+    pub(crate) async fn close(self) {
+        self.handle.close().await;
     }
 
     fn show(&mut self, event: &Envelope, operator: &mut impl Operator) -> Result<(), FollowError> {
@@ -142,8 +141,10 @@ impl Live {
             event = self.events.next() => match event {
                 Some(event) => Ok(Next::Event(event)),
                 None if self.run_ended => Ok(Next::Idle),
-                None if self.events.moved() => Err(InputError::Moved.into()),
-                None => Err(InputError::Gone.into()),
+                None => Err(match self.events.end() {
+                    Some(StreamEnd::Moved) => InputError::Moved.into(),
+                    _ => InputError::Gone.into(),
+                }),
             },
             () = self.handle.wait_for_idle(), if self.run_ended => Ok(Next::Idle),
         }

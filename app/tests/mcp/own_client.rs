@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use loopwright_core::GenericAgent;
 use loopwright_core::event::{Decision, Provided, RunStatus};
 use loopwright_core::testing::{Script, ScriptedModel};
-use loopwright_core::{GenericAgent, RunContext};
 use loopwright_mcp::{McpServer, ServerConfig};
 use loopwright_patterns::PiPattern;
 use serde_json::json;
@@ -31,7 +31,7 @@ async fn an_agent_works_for_another() {
         .auto_all()
         .build()
         .unwrap();
-    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+    let handle = agent.session().await.unwrap();
     let outcome = handle.prompt("Write it.").await.unwrap();
     assert_eq!(outcome.end, RunStatus::AwaitingAction, "{outcome:?}");
     let action = handle.pending().await.unwrap().remove(0);
@@ -39,7 +39,7 @@ async fn an_agent_works_for_another() {
     assert!(question.question.contains("write_file"), "{question:?}");
     assert!(!Process::file(&project, "a.txt").exists());
     let answer = Provided::Input(json!({ "decision": "approve" }));
-    handle.resolve(action.call, action.digest, Decision::Provide(answer)).await.unwrap();
+    handle.resolve(&action, Decision::Provide(answer)).await.unwrap();
     handle.wait_for_idle().await;
     assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "hi");
     let messages = handle.state().await.unwrap().messages;

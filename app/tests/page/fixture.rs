@@ -60,12 +60,11 @@ impl Fixture {
     ) -> Fixture {
         let (dir, memory) = (project(), InMemory::new());
         wait(async {
-            let (handle, mut events) = agent.run(context.memory(memory.clone())).await.unwrap();
+            let (handle, _events) = agent.run(context.memory(memory.clone())).await.unwrap();
             for number in 1..=asked {
                 handle.prompt(format!("Request {number}.")).await.unwrap();
             }
-            drop(handle);
-            while events.next().await.is_some() {}
+            handle.close().await;
         });
         write(&dir, memory.entries());
         Fixture::at(dir, more)

@@ -50,8 +50,7 @@ async fn foreign(path: &std::path::Path, settings: Option<Value>) {
     if let Some(settings) = settings {
         context = context.settings(settings);
     }
-    let (handle, mut events) = agent.run(context).await.unwrap();
+    let (handle, _events) = agent.run(context).await.unwrap();
     handle.prompt("Pay.").await.unwrap();
-    drop(handle);
-    while events.next().await.is_some() {}
+    handle.close().await;
 }

@@ -160,10 +160,9 @@ pub(crate) fn waiting(project: &TempDir, agent: AgentBuilder) {
         let store = Sqlite::open(path).unwrap();
         let context = RunContext::new().stored(&store, "s").await.unwrap();
         let context = context.settings(json!({ "agent": "coding" }));
-        let (handle, mut events) = agent.run(context).await.unwrap();
+        let (handle, _events) = agent.run(context).await.unwrap();
         handle.prompt("Log in.").await.unwrap();
-        drop(handle);
-        while events.next().await.is_some() {}
+        handle.close().await;
     });
 }
 

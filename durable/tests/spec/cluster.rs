@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{
-    AgentEvent, Decision, Envelope, InputEvent, Prompt, QueueKind, RunCause, Urgency,
+    AgentEvent, Envelope, InputEvent, Prompt, QueueKind, RunCause, StreamEnd, Urgency,
 };
 use loopwright_core::log::{
     InMemoryStore, LogEntry, MemoryError, OwnerNote, PROBATION, PendingQuery, PostedInput,
@@ -97,10 +97,10 @@ async fn an_approval_is_given_through_another_worker_after_the_session_has_left_
 
     let pending = b.pending(&PendingQuery::all()).await.unwrap().actions;
     let action = pending[0].action.clone();
-    b.session("s").resolve(&action, Decision::Approve).await.unwrap();
+    b.session("s").approve(&action).await.unwrap();
     assert_eq!(until_end(&mut events).await.1, "Done.");
     assert_eq!(tool.ran(), 1);
-    let repeated = a.session("s").resolve(&action, Decision::Approve).await;
+    let repeated = a.session("s").approve(&action).await;
     assert!(
         matches!(repeated, Err(ClusterError::Input(InputError::NotPending(_)))),
         "{repeated:?}"
@@ -250,7 +250,7 @@ async fn a_session_that_is_handed_over_has_lost_no_owner() {
         let (handle, mut events) = agent([Script::text("never")]).run(cx).await.unwrap();
         while events.next().await.is_some() {}
         drop(handle);
-        assert!(events.moved());
+        assert_eq!(events.end(), Some(StreamEnd::Moved));
     }
     let info = store.session("s").await.unwrap();
     assert_eq!((info.held, info.run), (None, Some(RunId(1))));
@@ -323,9 +323,8 @@ async fn the_agent_is_chosen_by_the_session() {
     let named = |name: &'static str| agent([Script::text(name)]);
     for name in ["shepherd", "farmer", "nobody"] {
         let cx = RunContext::new().stored(&store, name).await.unwrap();
-        let (handle, mut events) = named(name).run(cx.settings(json!(name))).await.unwrap();
-        drop(handle);
-        while events.next().await.is_some() {}
+        let (handle, _events) = named(name).run(cx.settings(json!(name))).await.unwrap();
+        handle.close().await;
     }
     let agents = agents_from_fn(move |session| {
         let name = session.settings.as_deref().and_then(|name| name.as_str().map(str::to_owned));

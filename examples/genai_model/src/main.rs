@@ -10,7 +10,7 @@ use genai::Client;
 use genai_model::GenaiModel;
 use genai_model::mock::Mock;
 use loopwright::patterns::PiPattern;
-use loopwright::{GenericAgent, RunContext, tool};
+use loopwright::{GenericAgent, tool};
 
 /// Returns the weather.
 #[tool(read_only)]
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .system("You look up the weather.")
         .tool(weather())
         .build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let handle = agent.session().await?;
     let outcome = handle.prompt("What is the weather in Rome?").await?;
     println!("{} ({:?}, {} tokens)", outcome.text, outcome.end, outcome.usage.total());
     if let Some(error) = outcome.error {

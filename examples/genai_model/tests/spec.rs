@@ -11,7 +11,7 @@ use loopwright::event::{RunStatus, Update};
 use loopwright::message::{ContentPart, Usage};
 use loopwright::model::ModelErrorKind;
 use loopwright::patterns::PiPattern;
-use loopwright::{AgentEvent, AgentHandle, GenericAgent, RunContext, tool};
+use loopwright::{AgentEvent, AgentHandle, GenericAgent, tool};
 
 /// Returns the weather.
 #[tool(read_only)]
@@ -27,7 +27,7 @@ async fn start() -> (Mock, AgentHandle) {
         .tool(weather())
         .build()
         .unwrap();
-    (mock, agent.run(RunContext::new()).await.unwrap().0)
+    (mock, agent.session().await.unwrap())
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ async fn a_changed_tool_needs_another_approval() {
     assert!(fake.received("tools/call").is_empty());
     let second = harness.pending().await.remove(0);
     assert_ne!((&shown.digest, &shown.terms), (&second.digest, &second.terms));
-    let stale = harness.handle.resolve(shown.call, shown.digest, Decision::Approve).await;
+    let stale = harness.handle.approve(&shown).await;
     assert!(stale.is_err());
     harness.resolve(0, Decision::Approve).await.unwrap();
     harness.handle.wait_for_idle().await;

@@ -138,7 +138,7 @@ pub(crate) async fn run() {
     let store = orders.store.open(&orders.directory).await;
     let cx = RunContext::new().stored(&store, &*orders.session).await;
     let cx = cx.expect("the session can be opened");
-    let (handle, mut events) = agent(&ledger).run(cx).await.expect("the session is resumed");
+    let (handle, _events) = agent(&ledger).run(cx).await.expect("the session is resumed");
     let user = UserOf { user: orders.user, handle: handle.clone(), receipts };
     let decides_first = next_random(&mut orders.seed).is_multiple_of(2);
     let at_once = next_random(&mut orders.seed).is_multiple_of(2).then(|| {
@@ -167,8 +167,7 @@ pub(crate) async fn run() {
         task.abort(); // it has a handle
         let _ = task.await;
     }
-    drop((handle, user));
-    while events.next().await.is_some() {}
+    handle.close().await;
 }
 
 /// A user of the session.

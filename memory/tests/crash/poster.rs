@@ -114,7 +114,7 @@ async fn own(store: Arc<dyn SessionStore>, orders: Orders, owned: Owned) {
             }
             cx => cx.expect("the session can be opened"),
         };
-        let (handle, mut events) = agent.run(cx).await.expect("the session is resumed");
+        let (handle, _events) = agent.run(cx).await.expect("the session is resumed");
         *owned.lock().expect("no task has panicked") = Some(handle.clone());
         let state = handle.state().await.expect("the session is open");
         if state.interrupted_run.is_some() || state.held.is_some() {
@@ -122,8 +122,7 @@ async fn own(store: Arc<dyn SessionStore>, orders: Orders, owned: Owned) {
         }
         tokio::time::sleep(pause * 4).await;
         owned.lock().expect("no task has panicked").take();
-        drop(handle);
-        while events.next().await.is_some() {}
+        handle.close().await;
     }
 }
 

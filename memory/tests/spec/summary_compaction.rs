@@ -177,7 +177,7 @@ async fn files_that_were_read_and_edited_are_kept() {
         ["read_file", "edit_file"].map(|name| Arc::new(TestTool::new(name)) as Arc<dyn Tool>);
     let agent = GenericAgent::builder(model, PiPattern).tools(tools).max_turns(100);
     let agent = agent.compaction(SummaryCompaction::new().keep_turns(1)).build().unwrap();
-    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+    let handle = agent.session().await.unwrap();
     handle.prompt("p1").await.unwrap();
     handle.prompt("p2").await.unwrap();
     let text = handle.compact(None).await.unwrap().remove(0).message.text();
@@ -327,7 +327,7 @@ async fn turns_that_exceed_one_request_are_summarised_in_several() {
             .max_tokens(100)
             .build()
             .unwrap();
-        let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+        let handle = agent.session().await.unwrap();
         for prompt in ["p1", "p2", "p3"] {
             handle.prompt(prompt).await.unwrap();
         }

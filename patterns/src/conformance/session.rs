@@ -103,7 +103,7 @@ impl<'a> Session<'a> {
                 return Ok(());
             } else if let Some(action) = state.pending_actions.first() {
                 let decision = (self.scenario.decide)(action);
-                self.handle.resolve(action.call.clone(), action.digest.clone(), decision).await
+                self.handle.resolve(action, decision).await
             } else if may_continue && log.last().is_some_and(is_model_error) {
                 may_continue = false;
                 self.handle.send(InputEvent::Continue(None)).await

@@ -2,7 +2,7 @@
 
 use loopwright_core::message::Usage;
 use loopwright_core::testing::{Script, ScriptedModel};
-use loopwright_core::{AgentBuilder, GenericAgent, RunContext};
+use loopwright_core::{AgentBuilder, GenericAgent};
 use loopwright_patterns::{Orchestrate, PiPattern};
 use serde_json::json;
 
@@ -22,7 +22,7 @@ async fn ask(replies: [&str; 2], text: &str) -> (String, ScriptedModel) {
         .child("west", "A shop.", sub_agent("20 €"))
         .build()
         .unwrap();
-    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+    let handle = agent.session().await.unwrap();
     (handle.prompt(text).await.unwrap().text.to_string(), model)
 }
 

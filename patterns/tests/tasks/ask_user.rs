@@ -45,7 +45,7 @@ async fn the_model_asks_and_the_answer_is_the_result() {
     let (handle, _events) = agent.run(RunContext::new().memory(memory)).await.unwrap();
     let action = handle.pending().await.unwrap().remove(0);
     assert!(action.question().unwrap().read("green").is_err());
-    handle.resolve(action.call, action.digest, blue()).await.unwrap();
+    handle.resolve(&action, blue()).await.unwrap();
     handle.wait_for_idle().await;
     let state = handle.state().await.unwrap();
     let texts: Vec<String> = state.messages.iter().map(|message| message.text()).collect();

@@ -66,7 +66,7 @@ pub(crate) async fn decide_all(handle: &AgentHandle) {
     handle.wait_for_idle().await;
     while let Some(action) = handle.pending().await.unwrap().into_iter().next() {
         let decision = decision(&action);
-        handle.resolve(action.call, action.digest, decision).await.unwrap();
+        handle.resolve(&action, decision).await.unwrap();
         handle.wait_for_idle().await;
     }
 }

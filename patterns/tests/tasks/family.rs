@@ -81,7 +81,7 @@ fn of(action: &ExternalAction, agent: &str) -> bool {
 async fn decide(handle: &AgentHandle, agent: &str, decision: Decision) {
     let pending = handle.pending().await.unwrap();
     let action = pending.into_iter().find(|action| of(action, agent)).expect("it is pending");
-    handle.resolve(action.call, action.digest, decision).await.unwrap();
+    handle.resolve(&action, decision).await.unwrap();
 }
 
 async fn until(events: &mut EventStream, is_wanted: impl Fn(&AgentEvent) -> bool) {
@@ -107,10 +107,9 @@ pub(crate) async fn run_with_approvals(build: Build, requests: u64) -> Vec<Strin
     assert_eq!((family.reserve.ran(), handle.pending().await.unwrap().len()), (1, 1));
     family.gate.open();
     handle.wait_for_idle().await;
-    drop(handle);
-    while events.next().await.is_some() {}
+    handle.close().await;
     // Another process decides the rest.
-    let (handle, mut events) = family.open(&agent).await;
+    let (handle, _events) = family.open(&agent).await;
     let names: Vec<_> = handle.pending().await.unwrap().iter().map(|a| a.path.join("/")).collect();
     assert_eq!(names, ["bob", "carol"]);
     for name in ["carol", "bob"] {
@@ -118,8 +117,7 @@ pub(crate) async fn run_with_approvals(build: Build, requests: u64) -> Vec<Strin
         handle.wait_for_idle().await;
     }
     let messages = handle.state().await.unwrap().messages;
-    drop(handle);
-    while events.next().await.is_some() {}
+    handle.close().await;
     assert_eq!(family.reserve.ran(), 3);
     assert!(family.store.pending(&PendingQuery::all()).await.unwrap().actions.is_empty());
     let spent = SessionLog::of(&family.store.read("root", 0).await.unwrap()).spent();

@@ -12,7 +12,7 @@ use futures::stream::BoxStream;
 use loopwright_core::event::RunStatus;
 use loopwright_core::model::{ChatRequest, ModelEvent, ModelInfo, ThinkingLevel};
 use loopwright_core::tool::Effect;
-use loopwright_core::{ChatModel, GenericAgent, RunContext, ToolError, tool_fn};
+use loopwright_core::{ChatModel, GenericAgent, ToolError, tool_fn};
 use loopwright_patterns::PiPattern;
 
 use self::apis::{APIS, Api};
@@ -53,7 +53,7 @@ async fn talk(first: &Api, second: &Api) -> Vec<String> {
         .tool(weather.effect(Effect::ReadOnly))
         .build()
         .unwrap();
-    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+    let handle = agent.session().await.unwrap();
     let mut requests = Vec::new();
     for (visit, api) in [first, second, first].into_iter().enumerate() {
         now.store(visit % 2, Ordering::Relaxed);

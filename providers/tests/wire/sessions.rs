@@ -17,7 +17,7 @@ use loopwright_core::message::{ContentPart, StopReason};
 use loopwright_core::model::{OutputSchema, ThinkingLevel};
 use loopwright_core::tool::{Effect, ToolSpec};
 use loopwright_core::{
-    BehaviorPattern, GenericAgent, Message, RunContext, Tool, ToolContext, ToolError, ToolOutput,
+    BehaviorPattern, GenericAgent, Message, Tool, ToolContext, ToolError, ToolOutput,
 };
 use loopwright_patterns::{GenericPattern, PiPattern};
 use loopwright_providers::anthropic::Messages;
@@ -94,8 +94,7 @@ async fn replay<F: WireFormat>(
         agent = agent.output_schema(OutputSchema::new("Out", schema));
     }
     let agent = agent.build().map_err(|error| error.to_string())?;
-    let (handle, _events) =
-        agent.run(RunContext::new()).await.map_err(|error| error.to_string())?;
+    let handle = agent.session().await.map_err(|error| error.to_string())?;
     let talk = async {
         for prompt in session.prompts() {
             let outcome = handle.prompt(prompt).await.map_err(|error| error.to_string())?;

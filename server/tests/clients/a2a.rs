@@ -5,7 +5,7 @@ use std::time::Duration;
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::tool::{AskUser, Effect};
-use loopwright_core::{AgentEvent, GenericAgent, RunContext, Tool, ToolError, tool_fn};
+use loopwright_core::{AgentEvent, GenericAgent, Tool, ToolError, tool_fn};
 use loopwright_patterns::PiPattern;
 use loopwright_server::{RemoteAgent, Server};
 use serde_json::json;
@@ -81,7 +81,7 @@ async fn an_agent_asks_a_remote_agent() {
     };
     let model = ScriptedModel::new([asks("Count!"), asks("Fail."), asks("Which?"), asks("Hang.")]);
     let agent = GenericAgent::builder(model.clone(), PiPattern).tool(remote).auto_all();
-    let (handle, _) = agent.build().unwrap().run(RunContext::new()).await.unwrap();
+    let handle = agent.build().unwrap().session().await.unwrap();
     let mut events = handle.prompt_stream("Ask.").await.unwrap();
     let mut results = Vec::new();
     while let Some(event) = events.next().await {

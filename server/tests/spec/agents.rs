@@ -326,9 +326,8 @@ async fn a_session_of_another_program_is_read_only() {
         if let Some(settings) = settings {
             context = context.settings(settings);
         }
-        let (handle, mut events) = agent.run(context).await.unwrap();
-        drop(handle);
-        while events.next().await.is_some() {}
+        let (handle, _events) = agent.run(context).await.unwrap();
+        handle.close().await;
     }
     let api = api(&store, &Recording::default());
     for id in ["none", "unreadable", "other", "empty"] {

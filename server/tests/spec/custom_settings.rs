@@ -130,9 +130,8 @@ async fn a_value_of_the_operator_stays() {
         .session("s")
         .shared_memory(memory)
         .settings(settings.clone());
-    let (handle, mut events) = agent.run(context).await.unwrap();
-    drop(handle);
-    while events.next().await.is_some() {}
+    let (handle, _events) = agent.run(context).await.unwrap();
+    handle.close().await;
     let api = api(&store);
     for custom in [json!({ "ledger": "other" }), json!({ "ledger": null }), json!(null)] {
         let (status, refused) = change(&api, "s", custom).await;

@@ -10,7 +10,7 @@ use axum::routing::get;
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::model::ModelError;
 use loopwright_core::testing::{Script, ScriptedModel};
-use loopwright_core::{ChatModel, GenericAgent, RunContext};
+use loopwright_core::{ChatModel, GenericAgent};
 use loopwright_patterns::PiPattern;
 use loopwright_server::{
     AgentRejection, CodingAgent, LlmConfig, Models, OperatorRules, Server, SessionSettings,
@@ -48,7 +48,7 @@ async fn events() -> Response {
     let agent = GenericAgent::builder(ScriptedModel::new([Script::text("By hand.")]), PiPattern)
         .build()
         .unwrap();
-    let (handle, _) = agent.run(RunContext::new()).await.unwrap();
+    let handle = agent.session().await.unwrap();
     sse(handle.prompt_stream("Hello").await.unwrap().public()).into_response()
 }
 

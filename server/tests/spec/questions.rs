@@ -84,10 +84,9 @@ async fn a_secret_is_in_no_event_and_in_no_message() {
     let agent = GenericAgent::builder(ScriptedModel::new([]), Login).build().unwrap();
     let context = RunContext::new().stored(&store, "s").await.unwrap();
     let context = context.settings(json!({ "agent": "coding" }));
-    let (handle, mut events) = agent.run(context).await.unwrap();
+    let (handle, _events) = agent.run(context).await.unwrap();
     handle.prompt("Log in.").await.unwrap();
-    drop(handle);
-    while events.next().await.is_some() {}
+    handle.close().await;
 
     // The server's own agent continues the session.
     let api = Api::over(store.clone(), [Script::text("Done.")]);

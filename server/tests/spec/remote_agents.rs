@@ -53,7 +53,7 @@ async fn ask(customer: &AgentHandle) -> ExternalAction {
 
 async fn answer(customer: &AgentHandle, action: ExternalAction, answer: Value) {
     let decision = Decision::Provide(Provided::Input(answer));
-    customer.resolve(action.call, action.digest, decision).await.unwrap();
+    customer.resolve(&action, decision).await.unwrap();
     customer.wait_for_idle().await;
 }
 
@@ -162,7 +162,7 @@ async fn what_no_question_can_decide_is_left_to_the_remote_agent() {
     let call = Script::calls([("c", "shop", json!({ "message": "A sheep!" }))]);
     let model = ScriptedModel::new([call, Script::text("Well.")]);
     let agent = GenericAgent::builder(model, PiPattern).tool(remote).auto_all();
-    let (customer, _) = agent.build().unwrap().run(RunContext::new()).await.unwrap();
+    let customer = agent.build().unwrap().session().await.unwrap();
     customer.prompt("Ask the shop.").await.unwrap();
     assert!(result(&customer).await.contains("only its own users"));
 
@@ -183,7 +183,7 @@ async fn what_no_question_can_decide_is_left_to_the_remote_agent() {
         }
     });
     let agent = GenericAgent::builder(model, PiPattern).tool(remote).auto_all();
-    let (customer, _) = agent.build().unwrap().run(RunContext::new()).await.unwrap();
+    let customer = agent.build().unwrap().session().await.unwrap();
     customer.prompt("Ask the shop.").await.unwrap();
     let state = customer.state().await.unwrap();
     assert_eq!(state.messages.last().unwrap().text(), "The north.");

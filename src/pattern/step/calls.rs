@@ -105,7 +105,7 @@ impl StepContext<'_> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use loopwright_core::testing::{Script, ScriptedModel};
-    /// # use loopwright_core::{GenericAgent, RunContext};
+    /// # use loopwright_core::GenericAgent;
     /// # let shop = |price| {
     /// #     GenericAgent::builder(ScriptedModel::new([Script::text(price)]), Once).build()
     /// # };
@@ -113,7 +113,7 @@ impl StepContext<'_> {
     ///     .child("east", "A shop.", shop("30")?)
     ///     .child("west", "Another shop.", shop("20")?)
     ///     .build()?;
-    /// let (handle, _events) = agent.run(RunContext::new()).await?;
+    /// let handle = agent.session().await?;
     /// assert_eq!(handle.prompt("What does a lamp cost?").await?.text, "20 €");
     /// # Ok(()) }
     /// ```
@@ -170,7 +170,7 @@ impl StepContext<'_> {
     /// let action = &harness.pending().await[0];
     /// let answer = action.question().unwrap().read("blue").unwrap();
     /// let decision = Decision::Provide(Provided::Input(answer));
-    /// harness.handle.resolve(&*action.call, action.digest.clone(), decision).await.unwrap();
+    /// harness.handle.resolve(&action, decision).await.unwrap();
     /// # harness.handle.wait_for_idle().await;
     /// # assert_eq!(harness.model.requests().len(), 1);
     /// # }

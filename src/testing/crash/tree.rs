@@ -203,7 +203,7 @@ where
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let cx = RunContext::new().stored(store, ROOT).await.map_err(|error| text(&error))?;
         let cx = if self.appends_each { cx.append_each() } else { cx };
-        let (handle, mut events) = (self.agent)().run(cx).await.map_err(|error| text(&error))?;
+        let (handle, _events) = (self.agent)().run(cx).await.map_err(|error| text(&error))?;
         if handle.state().await.map_err(|error| text(&error))?.interrupted_run.is_some() {
             drop(handle.continue_run().await);
         }
@@ -211,8 +211,7 @@ where
         let sent = handle.send_as("request", InputEvent::UserRequest(request)).await;
         sent.map_err(|error| text(&error))?;
         self.react_to_all(&handle).await?;
-        drop(handle);
-        while events.next().await.is_some() {}
+        handle.close().await;
         let mut logs = Logs::new();
         let mut sessions = vec![Arc::from(ROOT)];
         while let Some(session) = sessions.pop() {

@@ -7,7 +7,7 @@ use crate::kit::*;
 #[tokio::test(start_paused = true)]
 async fn a_new_session_is_empty_and_at_rest() {
     let agent = GenericAgent::builder(ScriptedModel::new([]), PiPattern).build().unwrap();
-    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+    let handle = agent.session().await.unwrap();
     let state = handle.state().await.unwrap();
     assert_eq!((&*state.system_prompt, state.tools.len(), state.messages.len()), ("", 0, 0));
     assert_eq!(

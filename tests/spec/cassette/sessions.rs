@@ -95,7 +95,7 @@ async fn sessions_are_found_by_what_they_begin_with() {
             .map(|model| cassette.agent(GenericAgent::builder(model, PiPattern).build().unwrap()));
         let mut texts = Vec::new();
         for (text, agent) in prompts.iter().zip([&agents[0], &agents[0], &agents[1]]) {
-            let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+            let handle = agent.session().await.unwrap();
             texts.push(handle.prompt(*text).await.unwrap().text);
             texts.push(handle.prompt("And then?").await.unwrap().text);
         }

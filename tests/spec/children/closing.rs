@@ -26,7 +26,7 @@ async fn an_abort_closes_all_of_them() {
     let asked = (family.child.requests().len(), hanging.requests().len(), family.pay.ran());
     assert_eq!(asked, (1, 1, 0));
     assert!(handle.pending().await.unwrap().is_empty());
-    family.close(handle, events).await;
+    family.close(handle).await;
     for n in 1..=2 {
         let log = family.log(&format!("root/m2.{n}")).await;
         check_log(&log).unwrap();
@@ -38,15 +38,15 @@ async fn an_abort_closes_all_of_them() {
 #[tokio::test(start_paused = true)]
 async fn an_abort_at_rest_closes_those_that_wait() {
     let family = Family::new();
-    let (handle, events) = family.open().await;
+    let (handle, _events) = family.open().await;
     handle.prompt("Let them pay.").await.unwrap();
     let action = handle.pending().await.unwrap()[0].clone();
     handle.abort().await.unwrap();
-    let late = handle.resolve(action.call, action.digest, Decision::Approve).await;
+    let late = handle.approve(&action).await;
     assert_eq!(late, Err(InputError::NotPending("a~p".into())));
     let statuses: Vec<_> = results(&handle).await.into_iter().map(|(status, _)| status).collect();
     assert_eq!(statuses, [ResultStatus::Aborted; 3]);
-    family.close(handle, events).await;
+    family.close(handle).await;
     assert!(SessionLog::of(&family.log("root/m2.3").await).pending().is_empty());
 }
 
@@ -55,11 +55,12 @@ async fn an_abort_at_rest_closes_those_that_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_message_closes_those_that_wait_for_decisions() {
     let family = Family::new();
-    let (handle, events) = family.open().await;
+    let (handle, _events) = family.open().await;
     handle.prompt("Let them pay.").await.unwrap();
     let actions = handle.pending().await.unwrap();
     // Both arrive before the run that carries out the decision begins.
-    let decision = handle.resolve("b~p", actions[1].digest.clone(), Decision::Approve);
+    let decision =
+        handle.send(ActionResult::new("b~p", actions[1].digest.clone(), Decision::Approve).into());
     let message = handle.send(InputEvent::UserRequest("Stop that.".into()));
     let (decision, message) = tokio::join!(decision, message);
     decision.and(message).unwrap();
@@ -69,7 +70,7 @@ async fn a_message_closes_those_that_wait_for_decisions() {
     assert_eq!(family.pay.ran(), 1);
     let transcript = handle.state().await.unwrap().messages;
     assert_eq!(transcript[transcript.len() - 2].text(), "Stop that.");
-    family.close(handle, events).await;
+    family.close(handle).await;
     check_log(&family.log("root").await).unwrap();
 }
 
@@ -81,13 +82,13 @@ async fn a_decision_after_a_message_is_refused() {
     handle.prompt("Let them pay.").await.unwrap();
     let action = handle.pending().await.unwrap().remove(0);
     let message = handle.send(InputEvent::UserRequest("Stop that.".into()));
-    let decision = handle.resolve(action.call, action.digest, Decision::Approve);
+    let decision = handle.approve(&action);
     let (message, decision) = tokio::join!(message, decision);
     message.unwrap();
     handle.wait_for_idle().await;
     let paid = usize::from(decision.is_ok());
     assert_eq!(family.pay.ran(), paid, "an accepted decision is carried out: {decision:?}");
-    let late = handle.resolve("b~p", "?", Decision::Approve).await;
+    let late = handle.send(ActionResult::new("b~p", "?", Decision::Approve).into()).await;
     assert_eq!(late, Err(InputError::NotPending("b~p".into())));
 }
 

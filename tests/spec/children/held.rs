@@ -11,9 +11,9 @@ use crate::kit::*;
 #[tokio::test(start_paused = true)]
 async fn sub_agents_that_wait_keep_no_input_from_being_held() {
     let family = Family::new();
-    let (handle, events) = family.open().await;
+    let (handle, _events) = family.open().await;
     handle.prompt("Let them pay.").await.unwrap();
-    family.close(handle, events).await;
+    family.close(handle).await;
     let lost = |epoch| {
         let opened = LogEntry::Opened { epoch, time: 1, parent: None, owner: None };
         [opened, LogEntry::Owner { note: OwnerNote::TakesMail }]
@@ -25,9 +25,9 @@ async fn sub_agents_that_wait_keep_no_input_from_being_held() {
     drop(memory);
     let pill = PostedInput::new("pill", InputEvent::UserRequest("Kill.".into())).unwrap();
     family.store.post("root", &pill).await.unwrap();
-    let (handle, events) = family.open().await;
+    let (handle, _events) = family.open().await;
     handle.wait_for_idle().await;
-    family.close(handle, events).await;
+    family.close(handle).await;
     let info = family.store.session("root").await.unwrap();
     assert_eq!(info.held.map(|held| (held.owners, held.unread)), Some((2, 1)));
     assert_eq!((info.pending.len(), info.unread), (3, 1));

@@ -13,13 +13,13 @@ async fn the_use_of_sub_agents_counts_for_the_root() {
     let child = ScriptedModel::new([]).reply_with(move |request| usage(child_replies(request)));
     let model = ScriptedModel::new([]).reply_with(move |request| usage(root_replies(request)));
     let family = Family { child, model, ..family };
-    let (handle, events) = family.open().await;
+    let (handle, _events) = family.open().await;
     handle.prompt("Let them pay.").await.unwrap();
     for call in ["a~p", "b~p", "c~p"] {
         approve(&handle, call).await.unwrap();
         handle.wait_for_idle().await;
     }
-    family.close(handle, events).await;
+    family.close(handle).await;
     let info = family.store.session("root").await.unwrap();
     assert_eq!((info.usage.input, info.usage.output), (800, 80));
     let spent = SessionLog::of(&family.log("root").await).spent();
@@ -31,7 +31,7 @@ async fn the_use_of_sub_agents_counts_for_the_root() {
 #[tokio::test(start_paused = true)]
 async fn sub_agents_share_what_is_left() {
     let family = Family::new();
-    let (handle, events) = family.open_with(|builder| builder.max_turns(3)).await;
+    let (handle, _events) = family.open_with(|builder| builder.max_turns(3)).await;
     let outcome = handle.prompt("Let them pay.").await.unwrap();
     assert_eq!(outcome.end, RunStatus::AwaitingAction);
     assert_eq!(pending_calls(&handle).await, ["a~p", "b~p"]);
@@ -53,7 +53,7 @@ async fn sub_agents_share_what_is_left() {
         handle.state().await.unwrap().error.as_deref(),
         Some("the limit of turns is reached: 3 of 3 turns are used")
     );
-    family.close(handle, events).await;
+    family.close(handle).await;
 }
 
 /// C163: Subscribers to the tree get the events of all sessions, including sessions that already

@@ -258,11 +258,7 @@ async fn a_steer_during_a_compaction_is_answered_completely_also_after_a_crash()
         }
         harness.handle.continue_run().await.unwrap();
         if let [action] = &harness.pending().await[..] {
-            harness
-                .handle
-                .resolve(action.call.clone(), action.digest.clone(), Decision::Approve)
-                .await
-                .unwrap();
+            harness.handle.approve(action).await.unwrap();
         }
         harness.handle.wait_for_idle().await;
         assert_eq!(harness.transcript().await.last().unwrap(), "A:{}/Stop", "cut at {cut}");

@@ -2,7 +2,7 @@
 //! its rule.
 
 use super::kit::{Owner, SharedSession};
-use super::{ACCEPTED, decision, end, refused, until_receipt};
+use super::{ACCEPTED, decision, refused, until_receipt};
 use crate::kit::*;
 
 /// Returns an agent whose call `a` of the tool `pay` is denied, or approved, one second after it
@@ -69,7 +69,7 @@ async fn an_owner_at_rest_takes_the_default_at_the_deadline() {
     ] {
         let (shared, pay) = (SharedSession::opened(), TestTool::new("pay"));
         let agent = agent(&shared, &pay, options);
-        let (handle, events, action) = waiting(&shared, &agent).await;
+        let (handle, _events, action) = waiting(&shared, &agent).await;
         assert_eq!(action.terms.deadline, Some(1_000));
         sleep(ms(999)).await;
         assert_eq!(decisions(&shared), []);
@@ -81,7 +81,7 @@ async fn an_owner_at_rest_takes_the_default_at_the_deadline() {
         assert!(results[0].text().contains(result), "{:?}", results[0]);
         assert_eq!(messages.last().unwrap().text(), "ok");
         sleep(ms(10_000)).await;
-        end(handle, events).await;
+        handle.close().await;
         assert_eq!(decisions(&shared), by("system", kind));
     }
 }
@@ -92,13 +92,13 @@ async fn an_owner_at_rest_takes_the_default_at_the_deadline() {
 async fn an_owner_that_was_replaced_takes_no_default() {
     let (shared, pay) = (SharedSession::opened(), TestTool::new("pay"));
     let agent = agent(&shared, &pay, ActionOptions::new().approved_by_default());
-    let (old, old_events, _) = waiting(&shared, &agent).await;
-    let (handle, events) = run(&agent, shared.owner()).await;
+    let (old, _old_events, _) = waiting(&shared, &agent).await;
+    let (handle, _events) = run(&agent, shared.owner()).await;
     sleep(ms(2_000)).await;
     handle.wait_for_idle().await;
     assert_eq!((decisions(&shared), pay.ran()), (by("system", "approve"), 1));
-    end(old, old_events).await;
-    end(handle, events).await;
+    old.close().await;
+    handle.close().await;
 }
 
 /// C236: a decision posted before the deadline is in time, whenever it is read. The owner reads its
@@ -110,13 +110,13 @@ async fn a_decision_that_was_posted_in_time_wins() {
     for leaves in [false, true] {
         let (shared, pay) = (SharedSession::opened(), TestTool::new("pay"));
         let agent = agent(&shared, &pay, ActionOptions::new());
-        let (mut handle, mut events, action) = waiting(&shared, &agent).await;
+        let (mut handle, _events, action) = waiting(&shared, &agent).await;
         if leaves {
-            end(handle, events).await;
+            handle.close().await;
             sleep(ms(999)).await;
             shared.post(decision("yes", &action, Decision::Approve));
             sleep(ms(5_000)).await;
-            (handle, events) = run(&agent, shared.owner()).await;
+            (handle, _) = run(&agent, shared.owner()).await;
         } else {
             sleep(ms(999)).await;
             shared.post(decision("yes", &action, Decision::Approve));
@@ -126,7 +126,7 @@ async fn a_decision_that_was_posted_in_time_wins() {
         handle.wait_for_idle().await;
         let accepted = (by("bob", "approve"), 1, ACCEPTED);
         assert_eq!((decisions(&shared), pay.ran(), shared.receipt("yes")), accepted);
-        end(handle, events).await;
+        handle.close().await;
     }
 }
 
@@ -136,17 +136,18 @@ async fn a_decision_that_was_posted_in_time_wins() {
 async fn a_decision_after_the_deadline_is_refused() {
     let (shared, pay) = (SharedSession::opened(), TestTool::new("pay"));
     let agent = agent(&shared, &pay, ActionOptions::new());
-    let (handle, events, action) = waiting(&shared, &agent).await;
-    end(handle, events).await;
+    let (handle, _events, action) = waiting(&shared, &agent).await;
+    handle.close().await;
     sleep(ms(1_000)).await;
     shared.post(decision("late", &action, Decision::Approve));
-    let (handle, events) = run(&agent, shared.owner()).await;
-    let direct = handle.resolve("a", action.digest.clone(), Decision::Approve).await;
+    let (handle, _events) = run(&agent, shared.owner()).await;
+    let direct =
+        handle.send(ActionResult::new("a", action.digest.clone(), Decision::Approve).into()).await;
     assert_eq!(direct, Err(InputError::NotPending("a".into())));
     let late = refused(InputError::DeadlinePassed("a".into()));
     assert_eq!(shared.receipt("late"), late);
     assert_eq!((decisions(&shared), pay.ran()), (by("system", "deny"), 0));
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C236: nobody may decide after the deadline, even while the default cannot be written. It is
@@ -155,19 +156,20 @@ async fn a_decision_after_the_deadline_is_refused() {
 async fn while_the_default_cannot_be_written_no_late_decision_is_accepted() {
     let (shared, pay) = (SharedSession::opened(), TestTool::new("pay"));
     let agent = agent(&shared, &pay, ActionOptions::new());
-    let (handle, events, action) = waiting(&shared, &agent).await;
-    end(handle, events).await;
+    let (handle, _events, action) = waiting(&shared, &agent).await;
+    handle.close().await;
     let full = shared.entries().len() as u64 + 1; // the opening has room
-    let (handle, events) = run(&agent, shared.owner().failing_after(full)).await;
+    let (handle, _events) = run(&agent, shared.owner().failing_after(full)).await;
     sleep(ms(3_000)).await;
-    let direct = handle.resolve("a", action.digest.clone(), Decision::Approve).await;
+    let direct =
+        handle.send(ActionResult::new("a", action.digest.clone(), Decision::Approve).into()).await;
     assert_eq!(direct, Err(InputError::DeadlinePassed("a".into())));
     assert_eq!(decisions(&shared), []);
-    end(handle, events).await;
-    let (handle, events) = run(&agent, shared.owner()).await;
+    handle.close().await;
+    let (handle, _events) = run(&agent, shared.owner()).await;
     handle.wait_for_idle().await;
     assert_eq!((decisions(&shared), pay.ran()), (by("system", "deny"), 0));
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C237: a deadline that passed while no process ran is due, and the next opening takes the
@@ -176,16 +178,16 @@ async fn while_the_default_cannot_be_written_no_late_decision_is_accepted() {
 async fn a_deadline_that_passed_without_a_process_is_due() {
     let (shared, pay) = (SharedSession::opened(), TestTool::new("pay"));
     let agent = agent(&shared, &pay, ActionOptions::new().approved_by_default());
-    let (handle, events, _) = waiting(&shared, &agent).await;
-    end(handle, events).await;
+    let (handle, _events, _) = waiting(&shared, &agent).await;
+    handle.close().await;
     let info = SessionInfo::of("s", &shared.entries());
     assert_eq!((info.due, info.due_at(999), info.due_at(1_000)), (None, None, Some(Due::Deadline)));
     sleep(ms(60_000)).await;
-    let (handle, events) = run(&agent, shared.owner()).await;
+    let (handle, _events) = run(&agent, shared.owner()).await;
     handle.wait_for_idle().await;
     assert_eq!((decisions(&shared), pay.ran()), (by("system", "approve"), 1));
     assert_eq!(SessionInfo::of("s", &shared.entries()).due_at(60_000), None);
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C235: a session without a mailbox takes defaults too.
@@ -209,7 +211,8 @@ async fn a_session_without_a_mailbox_has_deadlines() {
     // In another process, after the deadline, a decision comes too late.
     let action = SessionLog::of(&entries).pending().remove(0);
     let harness = harness.restart_from(entries).await;
-    let late = harness.handle.resolve("a", action.digest, Decision::Approve).await;
+    let late =
+        harness.handle.send(ActionResult::new("a", action.digest, Decision::Approve).into()).await;
     assert_eq!(late, Err(InputError::NotPending("a".into())));
     harness.handle.wait_for_idle().await;
     assert_eq!((statuses(&harness).await, pay.ran()), (vec![ResultStatus::Denied], 0));
@@ -232,14 +235,14 @@ async fn a_deadline_fires_while_other_calls_run() {
         )
         .build()
         .unwrap();
-    let (handle, events) = run(&agent, shared.owner().without_hints()).await;
+    let (handle, _events) = run(&agent, shared.owner().without_hints()).await;
     handle.send(InputEvent::UserRequest("go".into())).await.unwrap();
     sleep(ms(1_500)).await;
     assert_eq!(decisions(&shared), by("system", "deny"));
     assert!(handle.state().await.unwrap().is_running);
     handle.wait_for_idle().await;
     assert_eq!(handle.state().await.unwrap().messages.last().unwrap().text(), "ok");
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C237: wherever a process is killed, the default is taken exactly once, and the tool runs at most
@@ -250,10 +253,10 @@ async fn a_kill_at_any_entry_leaves_one_default_decision() {
     let (shared, pay) = (SharedSession::opened(), TestTool::new("pay"));
     let options = || ActionOptions::new().approved_by_default();
     let first = agent(&shared, &pay, options());
-    let (handle, events, _) = waiting(&shared, &first).await;
+    let (handle, _events, _) = waiting(&shared, &first).await;
     sleep(ms(2_000)).await;
     handle.wait_for_idle().await;
-    end(handle, events).await;
+    handle.close().await;
     let entries = shared.entries();
     let is_awaiting = |entry: &LogEntry| matches!(entry, LogEntry::CallAwaiting { .. });
     let asked = entries.iter().position(is_awaiting).unwrap();
@@ -261,12 +264,12 @@ async fn a_kill_at_any_entry_leaves_one_default_decision() {
         let (shared, pay) = (SharedSession::with(entries[..cut].to_vec()), TestTool::new("pay"));
         let agent = agent_with([Script::text("ok")], &shared, &pay, options());
         sleep(ms(2_000)).await;
-        let (handle, events) = run(&agent, shared.owner()).await;
+        let (handle, _events) = run(&agent, shared.owner()).await;
         handle.wait_for_idle().await;
         if handle.state().await.unwrap().interrupted_run.is_some() {
             handle.continue_run().await.unwrap();
         }
-        end(handle, events).await;
+        handle.close().await;
         let all = shared.entries();
         check_log(&all).unwrap();
         assert_eq!(decisions(&shared), by("system", "approve"), "cut after {cut}");
@@ -313,14 +316,14 @@ async fn approve(handle: &AgentHandle, action: &ExternalAction, by: &str) {
 #[tokio::test(start_paused = true)]
 async fn the_root_takes_the_default_for_a_sub_agent() {
     let (store, pay) = (InMemoryStore::new(), TestTool::new("pay"));
-    let (handle, events, action) = waiting_sub_agent(&store, &pay).await;
+    let (handle, _events, action) = waiting_sub_agent(&store, &pay).await;
     approve(&handle, &action, "ann").await;
     assert_eq!(handle.pending().await.unwrap()[0].approvals.len(), 1);
     sleep(ms(1_100)).await;
     handle.wait_for_idle().await;
     assert_eq!((handle.pending().await.unwrap().len(), pay.ran()), (0, 0));
     assert_eq!(handle.state().await.unwrap().messages.last().unwrap().text(), "ok");
-    end(handle, events).await;
+    handle.close().await;
     for session in ["root", "root/m2.1"] {
         let entries = store.read(session, 0).await.unwrap();
         let decided = entries.iter().filter(|entry| match entry {
@@ -335,10 +338,10 @@ async fn the_root_takes_the_default_for_a_sub_agent() {
 #[tokio::test(start_paused = true)]
 async fn the_root_counts_the_approvals_for_a_sub_agent() {
     let (store, pay) = (InMemoryStore::new(), TestTool::new("pay"));
-    let (handle, events, action) = waiting_sub_agent(&store, &pay).await;
+    let (handle, _events, action) = waiting_sub_agent(&store, &pay).await;
     approve(&handle, &action, "ann").await;
     approve(&handle, &action, "bob").await;
     handle.wait_for_idle().await;
     assert_eq!((handle.pending().await.unwrap().len(), pay.ran()), (0, 1));
-    end(handle, events).await;
+    handle.close().await;
 }

@@ -27,17 +27,17 @@ async fn what_ends_every_process_that_takes_it_stays_in_the_mailbox() {
     let shared = with_pill();
     let agent = agent([Script::text("One."), Script::text("Two.")]);
     for _ in 0..2 {
-        let (handle, events) = run(&agent, shared.owner()).await;
+        let (handle, _events) = run(&agent, shared.owner()).await;
         handle.wait_for_idle().await;
-        end(handle, events).await;
+        handle.close().await;
     }
     let held = info(&shared, 1).held.unwrap();
     assert_eq!((held.owners, held.unread, info(&shared, 1).due), (2, 1, None));
     shared.post(request("later", "Hello"));
     assert_eq!(info(&shared, 2).due, Some(Due::Inbox));
-    let (handle, events) = run(&agent, shared.owner()).await;
+    let (handle, _events) = run(&agent, shared.owner()).await;
     handle.wait_for_idle().await;
-    end(handle, events).await;
+    handle.close().await;
     let held = info(&shared, 2).held.unwrap();
     assert_eq!((held.owners, held.unread, info(&shared, 2).due), (2, 2, None));
     assert!(shared.inputs().is_empty() && shared.receipts() == [None, None]);
@@ -135,12 +135,12 @@ async fn an_abort_does_not_refuse_a_message_to_a_sub_agent() {
 async fn an_abort_that_cannot_refuse_what_is_held_fails() {
     let shared = with_pill();
     let agent = agent([Script::text("Hi.")]);
-    let (handle, events) = run(&agent, shared.owner().without_receipts()).await;
+    let (handle, _events) = run(&agent, shared.owner().without_receipts()).await;
     let aborted = handle.send(InputEvent::Abort(AbortRequest::new())).await;
     assert!(matches!(aborted, Err(InputError::Memory(_))), "{aborted:?}");
     sleep(Duration::from_secs(31)).await;
     handle.wait_for_idle().await;
-    end(handle, events).await;
+    handle.close().await;
     assert_eq!((shared.inputs(), shared.receipts()), (vec![], vec![None]));
     assert_eq!(info(&shared, 1).held.map(|held| held.unread), Some(1));
 
@@ -160,9 +160,9 @@ async fn nothing_is_taken_before_it_is_known_whether_it_is_held() {
     while events.next().await.is_some() {}
     assert_eq!(handle.send(InputEvent::ClearQueues).await, Err(InputError::Gone));
     assert_eq!((shared.inputs(), info(&shared, 1).held), (vec![], None));
-    let (handle, events) = run(&agent, shared.owner()).await;
+    let (handle, _events) = run(&agent, shared.owner()).await;
     handle.wait_for_idle().await;
-    end(handle, events).await;
+    handle.close().await;
     assert_eq!(shared.inputs(), Vec::<String>::new());
     assert_eq!(info(&shared, 1).held.map(|held| held.unread), Some(1));
 }
@@ -174,9 +174,9 @@ async fn a_decision_that_changes_nothing_hides_no_later_one() {
     let late = InputEvent::Abort(AbortRequest::new().run(RunId(7)));
     shared.post(PostedInput::new("late", late).unwrap());
     let agent = agent([Script::text("Hi.")]);
-    let (handle, events) = run(&agent, shared.owner()).await;
+    let (handle, _events) = run(&agent, shared.owner()).await;
     handle.wait_for_idle().await;
-    end(handle, events).await;
+    handle.close().await;
     assert_eq!(shared.receipts(), [None, refused(InputError::NothingToAbort(RunId(7)))]);
     assert_eq!((info(&shared, 1).due, info(&shared, 2).due), (None, Some(Due::Inbox)));
 }
@@ -186,14 +186,14 @@ async fn a_decision_that_changes_nothing_hides_no_later_one() {
 async fn a_held_session_whose_log_fails_ends() {
     let shared = with_pill();
     let agent = agent([]);
-    let (handle, events) = run(&agent, shared.owner()).await;
+    let (handle, _events) = run(&agent, shared.owner()).await;
     handle.wait_for_idle().await;
-    end(handle, events).await;
+    handle.close().await;
     shared.post(request("later", "Hello"));
     let full = shared.entries().len() as u64 + 1; // it can be opened
-    let (handle, events) = run(&agent, shared.owner().failing_after(full)).await;
+    let (handle, _events) = run(&agent, shared.owner().failing_after(full)).await;
     handle.wait_for_idle().await;
-    end(handle, events).await;
+    handle.close().await;
     assert_eq!((shared.inputs(), shared.receipts()), (vec![], vec![None, None]));
 }
 
@@ -210,18 +210,18 @@ async fn no_default_is_taken_while_work_is_held() {
         .tool(pay.clone().spec(spec))
         .build()
         .unwrap();
-    let (handle, events) = run(&agent, shared.owner()).await;
+    let (handle, _events) = run(&agent, shared.owner()).await;
     handle.prompt("go").await.unwrap();
-    end(handle, events).await;
+    handle.close().await;
     let mut log = shared.entries();
     let takes = || LogEntry::Owner { note: OwnerNote::TakesMail };
     log.extend([opened(2), takes(), opened(3), takes()]);
     let shared = SharedSession::with(log);
     shared.post(request("pill", "Kill."));
-    let (handle, events) = run(&agent, shared.owner()).await;
+    let (handle, _events) = run(&agent, shared.owner()).await;
     sleep(Duration::from_secs(60)).await;
     handle.wait_for_idle().await;
-    end(handle, events).await;
+    handle.close().await;
     let info = info(&shared, 1);
     assert_eq!((info.held.map(|held| held.unread), info.pending.len()), (Some(1), 1));
     assert_eq!((info.due_at(u64::MAX), info.next_deadline()), (None, None));
@@ -237,9 +237,9 @@ async fn an_owner_that_leaves_after_a_refusal_is_no_loss() {
     for number in 0..4 {
         let stop = InputEvent::Abort(AbortRequest::new().run(RunId(7)));
         shared.post(PostedInput::new(format!("no {number}"), stop).unwrap());
-        let (handle, events) = run(&agent, shared.owner()).await;
+        let (handle, _events) = run(&agent, shared.owner()).await;
         handle.wait_for_idle().await;
-        end(handle, events).await;
+        handle.close().await;
     }
     assert_eq!(shared.receipts(), vec![refused(InputError::NothingToAbort(RunId(7))); 4]);
     assert!(!info(&shared, 0).has_lost_owner() && info(&shared, 0).held.is_none());

@@ -1,9 +1,10 @@
 //! Owners that are asked to leave, paused or replaced, and owners without hints.
 
+use loopwright_core::event::StreamEnd;
 use tokio::sync::Notify;
 
 use super::kit::SharedSession;
-use super::{ACCEPTED, agent, end, refused, request, run, until, until_receipt};
+use super::{ACCEPTED, agent, refused, request, run, until, until_receipt};
 use crate::compaction::KEEP;
 use crate::kit::*;
 
@@ -25,18 +26,18 @@ async fn an_idle_owner_releases_its_session() {
     shared.post(release("go", epoch(&shared)));
     shared.post(request("i", "one"));
     while events.next().await.is_some() {}
-    assert!(events.moved() && handle.has_ended());
+    assert!(events.end() == Some(StreamEnd::Moved) && handle.has_ended());
     let ended = handle.send(InputEvent::UserRequest("late".into())).await;
     assert_eq!(ended, Err(InputError::Gone));
     assert_eq!(shared.receipts(), [ACCEPTED, None]);
     let next = agent([Script::text("1")]);
-    let (handle, events) = run(&next, shared.owner()).await;
+    let (handle, _events) = run(&next, shared.owner()).await;
     handle.wait_for_idle().await;
     assert_eq!(
         (shared.inputs(), shared.receipts()),
         (vec!["go".into(), "i".into()], [ACCEPTED; 2].into())
     );
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C274: an owner that works, or is about to, keeps its session and reports that a run is in
@@ -61,7 +62,7 @@ async fn an_owner_that_works_keeps_its_session() {
     gate.open();
     handle.wait_for_idle().await;
     handle.prompt("two").await.unwrap();
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C271: a posted compaction has its receipt when it is done. If it fails, it is refused with the
@@ -79,7 +80,7 @@ async fn a_compaction_can_be_posted() {
     ];
     let builder = GenericAgent::builder(ScriptedModel::new(replies), PiPattern);
     let agent = builder.compaction(KEEP).build().unwrap();
-    let (handle, events) = run(&agent, shared.owner()).await;
+    let (handle, _events) = run(&agent, shared.owner()).await;
     for text in ["one", "two", "three"] {
         handle.prompt(text).await.unwrap();
     }
@@ -92,7 +93,7 @@ async fn a_compaction_can_be_posted() {
     }
     let written = |entry: &&LogEntry| matches!(entry, LogEntry::Compacted { .. });
     assert_eq!(shared.entries().iter().filter(written).count(), 1);
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C271: if the owner of a compaction is killed, the next owner completes it.
@@ -111,13 +112,13 @@ async fn a_posted_compaction_outlives_its_owner() {
     while events.try_next().is_some() {}
     shared.post(PostedInput::new("c", InputEvent::Compact(None)).unwrap());
     until(&mut events, |event| matches!(event, AgentEvent::AgentStart { .. })).await;
-    let (next, next_events) = run(&agent(vec![Script::text("sum")]), shared.owner()).await;
+    let (next, _next_events) = run(&agent(vec![Script::text("sum")]), shared.owner()).await;
     until_receipt(&shared, "c").await;
     assert_eq!(shared.receipt("c"), ACCEPTED);
     let written = |entry: &&LogEntry| matches!(entry, LogEntry::Compacted { .. });
     assert_eq!(shared.entries().iter().filter(written).count(), 1);
     next.abort().await.unwrap();
-    end(next, next_events).await;
+    next.close().await;
     drop((handle, events));
 }
 
@@ -126,14 +127,14 @@ async fn a_posted_compaction_outlives_its_owner() {
 async fn an_idle_owner_reads_its_mailbox_without_a_hint() {
     let shared = SharedSession::opened();
     let agent = agent([Script::text("1"), Script::text("2")]);
-    let (handle, events) = run(&agent, shared.owner().without_hints()).await;
+    let (handle, _events) = run(&agent, shared.owner().without_hints()).await;
     for id in ["i", "j"] {
         sleep(ms(100_000)).await;
         shared.post(request(id, "one"));
         sleep(ms(31_000)).await;
         assert_eq!(shared.receipt(id), ACCEPTED);
     }
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C276: a row that two owners have read is delivered once, because the paused one cannot append.
@@ -143,17 +144,17 @@ async fn a_row_that_two_owners_read_is_delivered_once() {
     let resume = Arc::new(Notify::new());
     let model = ScriptedModel::new([Script::text("never")]);
     let paused = GenericAgent::builder(model.clone(), PiPattern).build().unwrap();
-    let (old, old_events) = run(&paused, shared.owner().paused_at(2, resume.clone())).await;
+    let (old, _old_events) = run(&paused, shared.owner().paused_at(2, resume.clone())).await;
     shared.post(request("i", "one"));
     sleep(ms(10)).await;
     assert_eq!((shared.inputs().len(), shared.paused()), (0, 1), "it has read the row");
-    let (handle, events) = run(&agent([Script::text("1")]), shared.owner()).await;
+    let (handle, _events) = run(&agent([Script::text("1")]), shared.owner()).await;
     handle.wait_for_idle().await;
     resume.notify_one();
-    end(old, old_events).await;
+    old.close().await;
     assert_eq!((shared.inputs(), shared.receipts()), (vec!["i".to_owned()], vec![ACCEPTED]));
     assert_eq!(model.requests().len(), 0);
-    end(handle, events).await;
+    handle.close().await;
 }
 
 /// C276: an owner that is replaced while it writes a refusal has refused nothing, at rest and
@@ -172,7 +173,7 @@ async fn an_owner_that_is_replaced_while_it_refuses_has_refused_nothing() {
         let copy = nothing.clone();
         let sent = tokio::spawn(async move { sender.send_as("d", copy).await });
         sleep(ms(50)).await;
-        let (next, next_events) =
+        let (next, _next_events) =
             run(&agent([Script::text("1"), Script::text("2")]), shared.owner()).await;
         let answer = sent.await.unwrap();
         let is_loss = matches!(&answer, Err(InputError::Memory(error)) if error.is_lost());
@@ -184,7 +185,7 @@ async fn an_owner_that_is_replaced_while_it_refuses_has_refused_nothing() {
         }
         assert_eq!(next.send_as("d", nothing).await, Ok("d".into()));
         next.wait_for_idle().await;
-        end(next, next_events).await;
+        next.close().await;
         drop((handle, events));
     }
 }
@@ -194,10 +195,10 @@ async fn an_owner_that_is_replaced_while_it_refuses_has_refused_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_was_logged_and_not_started_is_due() {
     let shared = SharedSession::opened();
-    let (handle, events) = run(&agent([]), shared.owner().failing_after(4)).await;
+    let (handle, _events) = run(&agent([]), shared.owner().failing_after(4)).await;
     shared.post(request("i", "one"));
     handle.wait_for_idle().await;
-    end(handle, events).await;
+    handle.close().await;
     assert_eq!((shared.inputs(), shared.receipts()), (vec!["i".to_owned()], vec![ACCEPTED]));
     let due = || SessionInfo::of("s", &shared.entries()).due;
     assert_eq!(due(), Some(Due::Request));
@@ -206,5 +207,5 @@ async fn a_prompt_that_was_logged_and_not_started_is_due() {
     handle.send(InputEvent::UserRequest("two".into())).await.unwrap();
     assert_eq!(due(), Some(Due::Interrupted));
     handle.abort().await.unwrap();
-    end(handle, events).await;
+    handle.close().await;
 }

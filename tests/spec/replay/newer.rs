@@ -169,14 +169,13 @@ async fn logs(helper: GenericAgent, replies: [Script; 2]) -> [Vec<LogEntry>; 2] 
         .build()
         .unwrap();
     let cx = RunContext::new().stored(&store, "root").await.unwrap();
-    let (handle, mut events) = agent.run(cx).await.unwrap();
+    let (handle, _events) = agent.run(cx).await.unwrap();
     handle.prompt("go").await.unwrap();
     for action in handle.pending().await.unwrap() {
-        handle.resolve(action.call, action.digest, Decision::Approve).await.unwrap();
+        handle.approve(&action).await.unwrap();
     }
     handle.wait_for_idle().await;
-    drop(handle);
-    while events.next().await.is_some() {}
+    handle.close().await;
     [store.read("root", 0).await.unwrap(), store.read("root/m2.1", 0).await.unwrap()]
 }
 

@@ -143,10 +143,8 @@ mod tests {
         harness.handle.prompt("go").await.unwrap();
         harness.handle.wait_for_idle().await;
         let action = harness.handle.pending().await.unwrap().remove(0);
-        let approve_with = |arguments| {
-            let digest = action.digest.clone();
-            harness.handle.resolve(action.call.clone(), digest, Decision::ApproveWith(arguments))
-        };
+        let approve_with =
+            |arguments| harness.handle.resolve(&action, Decision::ApproveWith(arguments));
         let refused = approve_with(json!({"a": 4})).await;
         assert!(matches!(refused, Err(InputError::BadArguments(_))), "{refused:?}");
         approve_with(json!({"a": 4, "b": 5})).await.unwrap();

@@ -8,7 +8,7 @@ use futures::future::{BoxFuture, FutureExt};
 use loopwright_core::AgentEvent;
 use loopwright_core::agent::{AgentState, InputError};
 use loopwright_core::event::{
-    ActionResult, Decision, ExternalAction, InputEvent, Role, RunOutcome,
+    ActionResult, Decision, ExternalAction, InputEvent, Role, RunOutcome, StreamEnd,
 };
 use loopwright_core::log::SessionLog;
 use loopwright_core::message::{CallId, Content, UserMessage};
@@ -120,7 +120,7 @@ impl EditorSession {
     /// Continues after the events lagged. Returns `false` if they have ended.
     async fn rejoin(&mut self) -> bool {
         let session = &self.opened.session;
-        if !self.opened.events.lagged() {
+        if self.opened.events.end() != Some(StreamEnd::Lagged) {
             return false;
         }
         let Ok((entries, events)) = self.opened.handle.join().await else { return false };
@@ -325,15 +325,15 @@ impl EditorSession {
 
     /// Closes the session, and deletes it if it was never used.
     async fn close(self) {
-        let Opened { session, handle, mut events, .. } = self.opened;
+        let Opened { session, handle, events: _, .. } = self.opened;
         let state = handle.state().await;
         let is_attached = handle.is_attached();
         if state.as_ref().is_ok_and(|state| state.is_running) && !is_attached {
             let _ = handle.abort().await; // unless the run has ended
             handle.wait_for_idle().await;
         }
-        drop((self.idle, self.command, handle));
-        while events.next().await.is_some() {}
+        drop((self.idle, self.command));
+        handle.close().await;
         let is_empty = state
             .is_ok_and(|state| !state.messages.iter().any(|message| message.role() == Role::User));
         if !self.has_message && is_empty && !is_attached {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use loopwright_core::agent::InputError;
-use loopwright_core::event::{Envelope, ExternalAction, InputEvent, RunOutcome};
+use loopwright_core::event::{Envelope, ExternalAction, InputEvent, RunOutcome, StreamEnd};
 use loopwright_core::log::Follower;
 use loopwright_core::{AgentEvent, AgentHandle, EventStream, SessionStore, async_trait};
 use loopwright_mcp::server::HostSession;
@@ -38,7 +38,9 @@ impl HostSession for OpenSession {
         loop {
             match self.events.next().await {
                 // The client reads slowly. The missed events are in the log.
-                None if self.events.lagged() => self.events = self.handle.subscribe(),
+                None if self.events.end() == Some(StreamEnd::Lagged) => {
+                    self.events = self.handle.subscribe()
+                }
                 event => return event,
             }
         }
@@ -69,8 +71,7 @@ impl HostSession for OpenSession {
 
     async fn close(mut self: Box<Self>) {
         let is_done = self.handle.pending().await.is_ok_and(|pending| pending.is_empty());
-        drop(self.handle);
-        while self.events.next().await.is_some() {} // until the store has closed it
+        self.handle.close().await;
         if self.is_temporary && is_done {
             let _ = self.store.delete(&self.id).await; // in memory, which does not fail
         }

@@ -374,9 +374,7 @@ impl Host {
         let handle = open.handle.clone();
         let is_attached = handle.is_attached();
         drop(open);
-        let mut end = handle.subscribe(); // ends when the session has closed its log
-        drop(handle);
-        while end.next().await.is_some() {}
+        handle.close().await;
         if let Some(session) = self
             .session
             .as_ref()

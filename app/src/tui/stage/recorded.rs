@@ -7,7 +7,7 @@
 
 use std::path::PathBuf;
 
-use loopwright_core::event::{Decision, InputEvent};
+use loopwright_core::event::InputEvent;
 use loopwright_core::model::{BlockKind, ModelErrorKind, ModelEvent};
 use loopwright_core::testing::TestTool;
 use loopwright_core::tool::Effect;
@@ -133,11 +133,7 @@ async fn ask(harness: &Harness, text: &str) {
 async fn allowed(harness: &mut Harness) -> Vec<Arc<Envelope>> {
     let mut events = harness.run_end().await;
     while let Some(action) = harness.pending().await.first() {
-        harness
-            .handle
-            .resolve(action.call.clone(), action.digest.clone(), Decision::Approve)
-            .await
-            .unwrap();
+        harness.handle.approve(action).await.unwrap();
         events.extend(harness.run_end().await);
     }
     events
@@ -188,11 +184,7 @@ async fn sessions_are_recorded() {
     ask(&harness, "Keep parse to this crate, and split at spaced equals signs only").await;
     let mut events = harness.run_end().await;
     let first = harness.pending().await.remove(0);
-    harness
-        .handle
-        .resolve(first.call.clone(), first.digest.clone(), Decision::Approve)
-        .await
-        .unwrap();
+    harness.handle.approve(&first).await.unwrap();
     events
         .extend(harness.until(|event| matches!(event, AgentEvent::ExternalActionEnd { .. })).await);
     write("asking", &events);

@@ -75,7 +75,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let agent = agent(&setup, limit)?;
     let result = match setup.row.as_str() {
         "turns" => {
-            let (handle, _events) = agent.run(RunContext::new()).await?;
+            let handle = agent.session().await?;
             let turn = async |text: String| prompt(&handle, &text).await.map(drop);
             common::turns(turn).await?
         }
@@ -89,7 +89,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
         "kill" | "resume" | "ask" | "approve" => stored(&setup, &agent).await?,
         "steer" => {
-            let (handle, _events) = agent.run(RunContext::new()).await?;
+            let handle = agent.session().await?;
             let steer = async {
                 common::wait_for_effect(&setup.dir).await;
                 handle.steer("STEER in dollars").await
@@ -100,7 +100,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             end
         }
         row => {
-            let (handle, _events) = agent.run(RunContext::new()).await?;
+            let handle = agent.session().await?;
             let text = match row {
                 "panic" => "CALL boom {}",
                 "hang" | "hang_limited" => "CALL hang {}",
@@ -118,7 +118,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// Runs the rows in which a second process continues the work of the first.
 async fn stored(setup: &Setup, agent: &GenericAgent) -> Result<Value, Box<dyn Error>> {
     let store = Sqlite::open(setup.dir.join("sessions.db"))?;
-    let (handle, _events) = agent.run(RunContext::new().stored(&store, "s").await?).await?;
+    let handle = agent.open(&store, "s").await?;
     Ok(match setup.row.as_str() {
         "kill" => common::end_of(prompt(&handle, r#"CALL charge {"euros": 20}"#)).await,
         "ask" => {
@@ -132,7 +132,7 @@ async fn stored(setup: &Setup, agent: &GenericAgent) -> Result<Value, Box<dyn Er
         _ => {
             for action in handle.pending().await? {
                 let edited = Decision::ApproveWith(json!({"euros": 5}));
-                handle.resolve(action.call, action.digest, edited).await?;
+                handle.resolve(&action, edited).await?;
             }
             handle.wait_for_idle().await;
             let state = handle.state().await?;

@@ -1,6 +1,5 @@
 //! The hook that adds facts to requests.
 
-use loopwright_core::event::Decision;
 use loopwright_core::log::InMemory;
 use loopwright_core::message::MessageKind;
 use loopwright_core::testing::{Harness, ScriptedModel};
@@ -25,7 +24,7 @@ async fn a_fact_of_one_session_is_used_in_another() {
     let builder = GenericAgent::builder(model.clone(), PiPattern).tools(memory.tools());
     let agent = builder.hook(memory.hook()).build().unwrap();
     for text in ["My cat is called Minka.", "What is the name of my cat?"] {
-        let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+        let handle = agent.session().await.unwrap();
         handle.prompt(by("ann", text)).await.unwrap();
     }
     let requests = model.requests();
@@ -89,17 +88,16 @@ async fn the_facts_of_a_run_survive_a_restart() {
     };
     let log = InMemory::new();
     let open = || RunContext::new().session("s").memory(log.clone());
-    let (handle, mut events) = agent(&memory).run(open()).await.unwrap();
+    let (handle, _events) = agent(&memory).run(open()).await.unwrap();
     handle.prompt("Describe the decks.").await.unwrap();
-    drop(handle);
-    while events.next().await.is_some() {}
+    handle.close().await;
     memory.remember(&scope, "The decks are of gopher wood.").await.unwrap();
     drop(memory);
 
     let memory = LongTerm::open(&path).unwrap();
     let (handle, _events) = agent(&memory).run(open()).await.unwrap();
     let action = handle.pending().await.unwrap().remove(0);
-    handle.resolve(action.call.clone(), action.digest.clone(), Decision::Approve).await.unwrap();
+    handle.approve(&action).await.unwrap();
     handle.wait_for_idle().await;
     let new = RunContext::new().session("s").memory(InMemory::new());
     let (handle, _events) = agent(&memory).run(new).await.unwrap();
@@ -126,7 +124,7 @@ async fn the_facts_fit_the_budget() {
     ] {
         let (tokens, model) = (300, ScriptedModel::new([Script::text("Cats.")]));
         let agent = GenericAgent::builder(model.clone(), PiPattern).hook(hook).build().unwrap();
-        let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+        let handle = agent.session().await.unwrap();
         handle.prompt(by("ann", "cat")).await.unwrap();
         let request = &model.requests()[0];
         let blocks = blocks(&request.messages);

@@ -2,7 +2,7 @@
 
 use loopwright_core::testing::{Harness, ScriptedModel};
 use loopwright_core::tool::Approval;
-use loopwright_core::{GenericAgent, RunContext, ToolContext};
+use loopwright_core::{GenericAgent, ToolContext};
 use loopwright_patterns::PiPattern;
 
 use super::*;
@@ -159,7 +159,7 @@ async fn the_hook_shows_nobody_the_facts_of_another_user() {
     let model = ScriptedModel::new(replies);
     let builder = GenericAgent::builder(model.clone(), PiPattern).hook(memory.hook());
     let agent = builder.build().unwrap();
-    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+    let handle = agent.session().await.unwrap();
     handle.prompt("Who is Minka?").await.unwrap();
     handle.prompt(by("bob", "Who is Minka?")).await.unwrap();
     handle.prompt(by("", "Who is Minka?")).await.unwrap();

@@ -15,8 +15,7 @@ pub(crate) use loopwright_core::model::{
 };
 pub(crate) use loopwright_core::tool::{Effect, ToolSpec};
 pub(crate) use loopwright_core::{
-    AgentBuilder, ChatModel, GenericAgent, Message, RunContext, Tool, ToolContext, ToolError,
-    ToolOutput,
+    AgentBuilder, ChatModel, GenericAgent, Message, Tool, ToolContext, ToolError, ToolOutput,
 };
 use loopwright_patterns::PiPattern;
 pub(crate) use loopwright_providers::anthropic::Messages;
@@ -177,7 +176,7 @@ pub(crate) async fn run_with<M: ChatModel + 'static>(
         ToolSpec::with_schema("f", "Does f.", json!({"type": "object"})).effect(Effect::ReadOnly);
     let tool = Noting { spec: Arc::new(spec), ran: ran.clone() };
     let agent = agent(GenericAgent::builder(model, PiPattern).tool(tool)).build().unwrap();
-    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+    let handle = agent.session().await.unwrap();
     let outcome = handle.prompt("go").await.unwrap();
     let messages = handle.state().await.unwrap().messages.to_vec();
     serve.abort(); // it still waits if there were fewer requests than replies

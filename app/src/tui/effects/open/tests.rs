@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use loopwright_core::SessionStore;
-use loopwright_core::event::InputEvent;
+use loopwright_core::event::{InputEvent, StreamEnd};
 use loopwright_core::model::ThinkingLevel;
 use loopwright_memory::Jsonl;
 use tempfile::TempDir;
@@ -89,7 +89,7 @@ impl TestHost {
     async fn level_after_move(&mut self) -> (bool, ThinkingLevel) {
         let mut events = self.events.take().unwrap();
         while events.next().await.is_some() {}
-        assert!(events.moved());
+        assert_eq!(events.end(), Some(StreamEnd::Moved));
         self.host.reopen().await;
         let opened = self.opened();
         assert!(opened.same);
@@ -251,7 +251,7 @@ async fn a_session_that_was_asked_for_is_attached_to() {
     for is_attached in [true, false] {
         let mut events = test.events.take().unwrap();
         while events.next().await.is_some() {}
-        assert!(events.moved());
+        assert_eq!(events.end(), Some(StreamEnd::Moved));
         test.host.reopen().await;
         let opened = test.opened();
         assert!(opened.is_attached == is_attached && opened.state.messages.len() == 2);

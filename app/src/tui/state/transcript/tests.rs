@@ -181,14 +181,7 @@ async fn calls_show_their_phase() {
     }
     assert_eq!(words(&all), ["user: Go", "chat: Done chat done", "write: Asking "]);
     let action = harness.pending().await.remove(0);
-    handle
-        .resolve(
-            action.call.clone(),
-            action.digest.clone(),
-            loopwright_core::event::Decision::Approve,
-        )
-        .await
-        .unwrap();
+    handle.approve(&action).await.unwrap();
     for event in harness.until(|event| matches!(event, AgentEvent::ToolExecutionStart { .. })).await
     {
         all.event(&event);
