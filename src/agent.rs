@@ -18,6 +18,7 @@ pub use crate::session::handle::AgentHandle;
 pub use crate::session::shared_budget::{BudgetPermit, SharedBudget};
 pub use crate::session::state::AgentState;
 pub use crate::trace_context::TraceContext;
+pub use attached::attach;
 pub use builder::AgentBuilder;
 pub use prompt::PromptError;
 
@@ -28,7 +29,6 @@ use futures_util::future::{self, BoxFuture};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::agent::attached::Attached;
 use crate::agent::task::Task;
 use crate::error::{MemoryError, ToolError};
 use crate::log::action::ExternalAction;
@@ -174,77 +174,6 @@ impl GenericAgent {
         let shared_budget = cx.shared_budget.clone();
         let tree = Tree { store, shared_budget, appends_each, ..Tree::default() };
         self.start(cx, tree, Vec::new()).await
-    }
-
-    /// Attaches to a session that another process has open, or another part of this one. Returns a
-    /// handle, and the session's events from here on.
-    ///
-    /// The handle posts its inputs to the session's mailbox ([`SessionStore::post`]). The owner of
-    /// the session acts on them, with its own agent and settings. The events come from the log, so
-    /// a reply arrives when it is complete, and the events of sub-agents are missing.
-    ///
-    /// When the owner leaves or is killed, the stream ends with
-    /// [`StreamEnd::Moved`](crate::event::StreamEnd::Moved): this process can now
-    /// [open](GenericAgent::run) the session. Unanswered inputs stay in the mailbox for the next
-    /// owner, and the method that sent them returns `Ok`. If [`SessionStore::in_use`] of the store
-    /// returns `None`, the departure of the owner is not noticed.
-    ///
-    /// The methods of the handle work as documented, with these differences:
-    ///
-    /// - [`abort`](AgentHandle::abort) stops the run that the log shows, which is some milliseconds
-    ///   old.
-    /// - [`reset`](AgentHandle::reset) fails with [`InputError::NotPostable`].
-    /// - The values of [`Prompt::with`](crate::event::Prompt::with) do not reach the owner, except
-    ///   for the [`Principal`].
-    /// - [`AgentState`] has the model and the tools of this agent.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    ///
-    /// use loopwright_core::log::InMemoryStore;
-    /// use loopwright_core::testing::{Script, ScriptedModel};
-    /// use loopwright_core::GenericAgent;
-    /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
-    /// # struct Once;
-    /// # #[async_trait::async_trait]
-    /// # impl BehaviorPattern for Once {
-    /// #     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
-    /// #         step.take_input().await?;
-    /// #         step.ask().await?.finish()
-    /// #     }
-    /// # }
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let store = InMemoryStore::new();
-    /// let agent = GenericAgent::builder(ScriptedModel::new([Script::text("Hi.")]), Once).build()?;
-    /// let owner = agent.open(&store, "s").await?;
-    ///
-    /// let (guest, _events) = agent.attach(Arc::new(store), "s").await?;
-    /// assert_eq!(guest.prompt("Hello").await?.text, "Hi.");
-    /// assert_eq!(owner.state().await?.messages.len(), 2);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`SessionStore::read`] does.
-    ///
-    /// # Panics
-    ///
-    /// Panics outside of a tokio runtime, or if time is not enabled in it.
-    pub async fn attach(
-        &self,
-        store: Arc<dyn SessionStore>,
-        session: impl Into<Arc<str>>,
-    ) -> Result<(AgentHandle, EventStream), MemoryError> {
-        let (session, config) = (session.into(), self.config.clone());
-        let mut hub = Hub::new(session.clone(), None, config.environment.clone());
-        let (subscriber, stream) = Subscriber::new(Scope::Session);
-        hub.subscribe(subscriber);
-        let (commands, from_handles) = mpsc::unbounded_channel();
-        let attached = Attached::new(store, session.clone(), config, from_handles, hub).await?;
-        Ok((AgentHandle::spawn(session, commands, true, attached.run_to_end()), stream))
     }
 
     /// Returns the agent's own model.

@@ -460,12 +460,18 @@ impl Session {
     }
 
     fn state(&self) -> AgentState {
+        let Config { system, model, thinking, steering_mode, follow_up_mode, .. } = &*self.config;
         AgentState {
+            system_prompt: system.clone(),
+            model: model.info().id.clone(),
+            thinking_level: *thinking,
+            steering_mode: *steering_mode,
+            follow_up_mode: *follow_up_mode,
             tools: self.executor.tools.list().to_vec(),
             is_streaming: self.reply.is_streaming(),
             streaming_message: self.reply.message_so_far(),
             repaired: self.journal.memory().repaired().map(Arc::from),
-            ..snapshot(&self.id, &self.journal.fold, &self.config, self.interrupted)
+            ..snapshot(&self.id, &self.journal.fold, self.interrupted)
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use crate::environment::{Environment, SystemEnvironment};
 use crate::error::{InputError, MemoryError};
 use crate::log::compaction::Compaction;
 use crate::log::due::Due;
@@ -20,8 +21,8 @@ use crate::log::owner_note::OwnerNote;
 use crate::log::store::SessionStore;
 use crate::message::{InputId, RunId};
 use crate::session::command::{Ack, Caller, Command, Input, Receipt};
-use crate::session::config::Config;
-use crate::session::hub::Hub;
+use crate::session::handle::AgentHandle;
+use crate::session::hub::{EventStream, Hub, Scope, Subscriber};
 use crate::session::snapshot::snapshot;
 use crate::session::state::AgentState;
 
@@ -31,11 +32,95 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval between checks that a process has the session open.
 const OWNER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
+/// Attaches to a session that another process has open, or another part of this one. Returns a
+/// handle, and the session's events from here on.
+///
+/// The handle posts its inputs to the session's mailbox ([`SessionStore::post`]). The owner of
+/// the session acts on them, with its own agent and settings. The events come from the log, so
+/// a reply arrives when it is complete, and the events of sub-agents are missing.
+///
+/// When the owner leaves or is killed, the stream ends with
+/// [`StreamEnd::Moved`](crate::event::StreamEnd::Moved): this process can now
+/// [open](crate::GenericAgent::open) the session. Unanswered inputs stay in the mailbox for the
+/// next owner, and the method that sent them returns `Ok`. If [`SessionStore::in_use`] of the store
+/// returns `None`, the departure of the owner is not noticed.
+///
+/// The methods of the handle work as documented, with these differences:
+///
+/// - [`abort`](AgentHandle::abort) stops the run that the log shows, which is some milliseconds
+///   old.
+/// - [`reset`](AgentHandle::reset) fails with [`InputError::NotPostable`].
+/// - The values of [`Prompt::with`](crate::event::Prompt::with) do not reach the owner, except
+///   for the [`Principal`](crate::agent::Principal).
+/// - [`AgentState`] has the model of the last reply, no tools and no system prompt: only the
+///   owner knows its agent.
+///
+/// ```
+/// use loopwright_core::GenericAgent;
+/// use loopwright_core::agent::attach;
+/// use loopwright_core::log::InMemoryStore;
+/// use loopwright_core::testing::{Script, ScriptedModel};
+/// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+/// # struct Once;
+/// # #[async_trait::async_trait]
+/// # impl BehaviorPattern for Once {
+/// #     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+/// #         step.take_input().await?;
+/// #         step.ask().await?.finish()
+/// #     }
+/// # }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = InMemoryStore::new();
+/// let agent = GenericAgent::builder(ScriptedModel::new([Script::text("Hi.")]), Once).build()?;
+/// let owner = agent.open(&store, "s").await?;
+///
+/// let (guest, _events) = attach(&store, "s").await?; // in another process, usually
+/// assert_eq!(guest.prompt("Hello").await?.text, "Hi.");
+/// assert_eq!(owner.state().await?.messages.len(), 2);
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+///
+/// Fails as [`SessionStore::read`] does.
+///
+/// # Panics
+///
+/// Panics outside of a tokio runtime, or if time is not enabled in it.
+pub async fn attach(
+    store: &(impl SessionStore + Clone + 'static),
+    session: impl Into<Arc<str>>,
+) -> Result<(AgentHandle, EventStream), MemoryError> {
+    let session = session.into();
+    let mut hub = Hub::new(session.clone(), None, Arc::new(SystemEnvironment));
+    let (subscriber, stream) = Subscriber::new(Scope::Session);
+    hub.subscribe(subscriber);
+    let (commands, from_handles) = mpsc::unbounded_channel();
+    let mut attached = Attached {
+        follower: Follower::new(session.clone()),
+        store: Arc::new(store.clone()),
+        session: session.clone(),
+        commands: from_handles,
+        hub,
+        is_interrupted: false,
+        sent: Vec::new(),
+        callers: Vec::new(),
+        idle: Vec::new(),
+        next_owner_check: Instant::now() + OWNER_CHECK_INTERVAL,
+    };
+    for entry in attached.store.read(&session, 0).await? {
+        attached.follower.take(std::slice::from_ref(&entry));
+        attached.note_interruption(&entry);
+    }
+    Ok((AgentHandle::spawn(session, commands, true, attached.run_to_end()), stream))
+}
+
 /// The task behind the handles of a session that another process has open.
 pub(crate) struct Attached {
     store: Arc<dyn SessionStore>,
     session: Arc<str>,
-    config: Arc<Config>,
     commands: mpsc::UnboundedReceiver<Command>,
     hub: Hub,
     follower: Follower,
@@ -82,33 +167,6 @@ enum End {
 }
 
 impl Attached {
-    pub(crate) async fn new(
-        store: Arc<dyn SessionStore>,
-        session: Arc<str>,
-        config: Arc<Config>,
-        commands: mpsc::UnboundedReceiver<Command>,
-        hub: Hub,
-    ) -> Result<Self, MemoryError> {
-        let mut attached = Attached {
-            follower: Follower::new(session.clone()),
-            store,
-            session,
-            config,
-            commands,
-            hub,
-            is_interrupted: false,
-            sent: Vec::new(),
-            callers: Vec::new(),
-            idle: Vec::new(),
-            next_owner_check: Instant::now() + OWNER_CHECK_INTERVAL,
-        };
-        for entry in attached.store.read(&attached.session, 0).await? {
-            attached.follower.take(std::slice::from_ref(&entry));
-            attached.note_interruption(&entry);
-        }
-        Ok(attached)
-    }
-
     /// Serves the handles until none is left, or no process has the session open.
     pub(crate) async fn run_to_end(mut self) {
         let end = self.run().await;
@@ -217,7 +275,7 @@ impl Attached {
     }
 
     fn new_id(&self) -> InputId {
-        format!("i{:016x}", self.config.environment.random()).into()
+        format!("i{:016x}", SystemEnvironment.random()).into()
     }
 
     /// Reads whether the session has an owner, then receipts, then the log. The order matters: the
@@ -349,9 +407,8 @@ impl Attached {
     fn state(&self) -> AgentState {
         let fold = self.follower.fold();
         AgentState {
-            tools: self.config.tools.tools().map(|tool| tool.spec().clone()).collect(),
             is_streaming: fold.requested.is_some(),
-            ..snapshot(&self.session, fold, &self.config, self.is_interrupted)
+            ..snapshot(&self.session, fold, self.is_interrupted)
         }
     }
 }

@@ -270,11 +270,12 @@ pub enum Urgency {
 }
 
 /// The number of messages that the pattern takes from a queue at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum QueueMode {
     /// All queued messages.
+    #[default]
     All,
     /// The oldest message only.
     OneAtATime,

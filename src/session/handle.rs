@@ -337,7 +337,7 @@ impl AgentHandle {
         self.commands.is_closed()
     }
 
-    /// Returns whether the handle is [attached](crate::GenericAgent::attach) to a session that
+    /// Returns whether the handle is [attached](crate::agent::attach) to a session that
     /// another process has open.
     pub fn is_attached(&self) -> bool {
         self.is_attached

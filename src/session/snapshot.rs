@@ -4,27 +4,24 @@ use std::sync::Arc;
 
 use crate::log::event::QueuedText;
 use crate::log::fold::Fold;
-use crate::log::input::QueueKind;
+use crate::log::input::{QueueKind, QueueMode};
 use crate::log::queue::QueuedMessage;
-use crate::session::config::Config;
+use crate::model::ThinkingLevel;
 use crate::session::state::AgentState;
 
-/// Returns the state of a session according to its log, without streaming reply and tools.
-/// `is_interrupted` is set if nobody works on the run in progress.
-pub(crate) fn snapshot(
-    session: &Arc<str>,
-    fold: &Fold,
-    config: &Config,
-    is_interrupted: bool,
-) -> AgentState {
+/// Returns the state that the log of a session describes, without a reply that streams. The model
+/// is taken from the last reply; settings of an agent are empty, or have their defaults.
+/// `is_interrupted` means that nobody works on the run in progress.
+pub(crate) fn snapshot(session: &Arc<str>, fold: &Fold, is_interrupted: bool) -> AgentState {
     let text = |w: &QueuedMessage| QueuedText::new(w.input.clone(), w.kind, w.message.text());
     let queued = |kind| fold.queue.of(kind).map(text).collect();
+    let mut replies = fold.history.iter().filter_map(|message| message.as_assistant());
     let open_calls = fold.calls().iter().filter(|c| c.result.is_none());
     AgentState {
         session_key: session.clone(),
-        system_prompt: config.system.clone(),
-        model: config.model.info().id.clone(),
-        thinking_level: config.thinking,
+        system_prompt: "".into(),
+        model: replies.next_back().map(|reply| reply.model.clone()).unwrap_or_default(),
+        thinking_level: ThinkingLevel::default(),
         messages: fold.history.clone(),
         tools: Vec::new(),
         is_running: fold.run.is_some() && !is_interrupted,
@@ -35,9 +32,9 @@ pub(crate) fn snapshot(
         pending_actions: fold.pending().map(|action| (**action).clone()).collect(),
         error: fold.last_error.clone(),
         steering_queue: queued(QueueKind::Steering),
-        steering_mode: config.steering_mode,
+        steering_mode: QueueMode::default(),
         follow_up_queue: queued(QueueKind::FollowUp),
-        follow_up_mode: config.follow_up_mode,
+        follow_up_mode: QueueMode::default(),
         repaired: None,
         interrupted_run: fold.run.filter(|_| is_interrupted),
         held: fold.owners.held(),

@@ -1,6 +1,7 @@
 //! Handles of a session that another process has open.
 
 use crate::kit::*;
+use loopwright_core::agent::attach;
 use loopwright_core::event::StreamEnd;
 
 /// Starts a session in a store, and attaches a second handle to it.
@@ -10,7 +11,7 @@ async fn owner_and_guest(
     let store = InMemoryStore::new();
     let cx = RunContext::new().stored(&store, "s").await.unwrap();
     let owner = agent.run(cx).await.unwrap();
-    let guest = agent.attach(Arc::new(store.clone()), "s").await.unwrap();
+    let guest = attach(&store, "s").await.unwrap();
     (store, owner, guest)
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use loopwright_core::agent::attach;
 use loopwright_core::event::StreamEnd;
 
 use crate::kit::*;
@@ -52,7 +53,7 @@ async fn an_attached_handle_only_detaches() {
     let store = InMemoryStore::new();
     let agent = agent([Script::text("one")], &[]);
     let owner = agent.open(&store, "s").await.unwrap();
-    let (guest, _events) = agent.attach(Arc::new(store.clone()), "s").await.unwrap();
+    let (guest, _events) = attach(&store, "s").await.unwrap();
     guest.close().await;
     assert!(guest.has_ended());
     assert_eq!(owner.prompt("go").await.unwrap().text, "one");

@@ -2,7 +2,6 @@
 //! process.
 
 use std::io::{self, IsTerminal};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use loopwright_core::SessionStore;
@@ -200,23 +199,19 @@ impl Pending {
         }
         let event = InputEvent::ExternalActionResult(result);
         let display = RunOutput { json: args.json, verbosity, streams: true };
-        let mut sending = Sending::new(&session, event, "The decision", display);
-        if let Some(code) = sending.run_by_owner().await? {
-            return Ok(code);
-        }
-        let settings = session.settings(&args.options, config, verbosity)?;
-        let built = build(&settings, &Allowed::default(), config, verbosity).await?;
-        session.announce(&built, verbosity);
-        let context = match sending.open(&built).await? {
-            ControlFlow::Continue(context) => context,
-            ControlFlow::Break(code) => return Ok(code),
+        let sending = Sending::new(&session, event, "The decision");
+        let build = async || {
+            let settings = session.settings(&args.options, config, verbosity)?;
+            let built = build(&settings, &Allowed::default(), config, verbosity).await?;
+            session.announce(&built, verbosity);
+            Ok(built)
         };
-        let (handle, events) = built.agent.run(context).await?;
-        built.telemetry.follow(&handle, &built.name).await;
+        let (handle, events) = sending.start(verbosity, build).await?;
         // Until here Ctrl-C ends the process at once, as the session may wait for another process.
         let interrupt = Interrupt::listen()?;
-        let sent = sending.send(&handle).await;
-        sent.map_err(|why| StartError(format!("The decision was not accepted: {why}.")))?;
+        if !handle.is_attached() {
+            sending.send(&handle).await.map_err(|why| sending.refused(&why))?;
+        }
         let pending = handle.pending().await.unwrap_or_default();
         if let Some(action) = pending.iter().find(|action| action.call == call)
             && let (Some(approvals), false) =

@@ -2,14 +2,13 @@
 
 use std::fmt::Display;
 use std::fs;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use loopwright_core::GenericAgent;
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{InputEvent, Prompt};
 use loopwright_core::model::OutputSchema;
+use loopwright_core::{AgentHandle, GenericAgent};
 use loopwright_patterns::GenericPattern;
 use loopwright_providers::Offline;
 
@@ -17,7 +16,7 @@ use crate::args::RunArgs;
 use crate::config::Config;
 use crate::error::StartError;
 use crate::interrupt::Interrupt;
-use crate::output;
+use crate::output::{self, Verbosity};
 use crate::session::{Allowed, RunOutput, Sending, Session, build, run_unattended};
 use crate::stdin;
 
@@ -78,23 +77,30 @@ pub(crate) async fn run(
         }
         None => InputEvent::Continue(None),
     };
-    let mut sending = Sending::new(&session, event, "The prompt", display);
-    if let Some(code) = sending.run_by_owner().await? {
-        return Ok(code);
-    }
-    let settings = session.settings(&args.options, config, verbosity)?;
-    let built = build(&settings, &Allowed::default(), config, verbosity).await?;
-    session.announce(&built, verbosity);
-    let context = match sending.open(&built).await? {
-        ControlFlow::Continue(context) => context,
-        ControlFlow::Break(code) => return Ok(code),
+    let sending = Sending::new(&session, event, "The prompt");
+    let build = async || {
+        let settings = session.settings(&args.options, config, verbosity)?;
+        let built = build(&settings, &Allowed::default(), config, verbosity).await?;
+        session.announce(&built, verbosity);
+        Ok(built)
     };
-    let (handle, events) = built.agent.run(context).await?;
-    built.telemetry.follow(&handle, &built.name).await;
+    let (handle, events) = sending.start(verbosity, build).await?;
     // Until here Ctrl-C ends the process at once, as the session may wait for another process.
     let interrupt = Interrupt::listen()?;
-    let refused = |why| StartError(format!("The prompt was not accepted: {why}."));
-    let state = handle.state().await.map_err(refused)?;
+    if !handle.is_attached() {
+        send(&sending, &handle, verbosity).await.map_err(|why| sending.refused(&why))?;
+    }
+    let name = session.is_stored.then_some(&*session.name);
+    Ok(run_unattended(handle, events, interrupt, display, name).await)
+}
+
+/// Sends the prompt to the session that was opened here, or continues the session.
+async fn send(
+    sending: &Sending<'_>,
+    handle: &AgentHandle,
+    verbosity: Verbosity,
+) -> Result<(), InputError> {
+    let state = handle.state().await?;
     match sending.event {
         InputEvent::UserRequest(_) => {
             if let (Some(run), true) = (state.interrupted_run, verbosity.notes()) {
@@ -103,16 +109,14 @@ pub(crate) async fn run(
                      would have continued it.)"
                 ));
             }
-            sending.send(&handle).await.map(drop).map_err(refused)?;
+            sending.send(handle).await
         }
-        _ if state.is_running => {} // queued messages have started a run
-        _ => match sending.send(&handle).await {
-            Ok(_) | Err(InputError::Busy) => {}
-            Err(why) => return Err(refused(why)),
+        _ if state.is_running => Ok(()), // queued messages have started a run
+        _ => match sending.send(handle).await {
+            Err(InputError::Busy) => Ok(()),
+            sent => sent,
         },
     }
-    let name = session.is_stored.then_some(&*session.name);
-    Ok(run_unattended(handle, events, interrupt, display, name).await)
 }
 
 /// Reads the output schema in a file, and names it after the file.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use loopwright_core::agent::attach;
 use loopwright_core::log::{InMemoryStore, MemoryError, SessionInfo};
 use loopwright_core::{AgentHandle, EventStream, Memory, RunContext, SessionStore};
 use loopwright_server::SessionSettings;
@@ -141,7 +142,7 @@ impl Session {
             built.telemetry.follow(&handle, &built.name).await;
             return Ok((handle, events));
         }
-        match built.agent.attach(self.store.clone(), self.name.clone()).await {
+        match attach(&self.store, self.name.clone()).await {
             // The process that has it open has not written anything yet.
             Err(MemoryError::NoSession(_)) => Err(MemoryError::InUse(self.name.clone()).into()),
             attached => Ok(attached?),

@@ -4,10 +4,12 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::io::{self, ErrorKind};
 
+use loopwright_core::agent::InputError;
 use loopwright_core::event::{IncompleteReply, RunOutcome, RunStatus};
 use loopwright_core::{AgentHandle, EventStream};
 
 use super::follow::{FollowError, Live, Operator, follow};
+use crate::environment::started_as;
 use crate::exit_code::{self, ABORTED, FAILED};
 use crate::interrupt::Interrupt;
 use crate::output::{self, EventView, Printer, Verbosity, report_pending};
@@ -60,6 +62,9 @@ pub(crate) async fn run_unattended(
     display: RunOutput,
     session: Option<&str>,
 ) -> u8 {
+    // The log of another process's session has no deltas: its answer is printed when complete.
+    let streams = display.streams && !handle.is_attached();
+    let display = RunOutput { streams, ..display };
     // A separate task handles Ctrl-C even while a write to standard output blocks.
     tokio::spawn(abort_on_interrupt(interrupt, handle.clone()));
     let mut live = Live::new(handle, events, display.view());
@@ -70,8 +75,16 @@ pub(crate) async fn run_unattended(
             None => Ok(code),
         },
         Err(FollowError::Output(why)) => Err(why),
-        Err(FollowError::Session(_)) => {
-            output::error("The session ended before the run did.");
+        Err(FollowError::Session(why)) => {
+            let how = match (why, session) {
+                (InputError::Moved, Some(session)) => format!(
+                    " `{} run --resume --session {}` continues it.",
+                    started_as(),
+                    output::quoted(session)
+                ),
+                _ => String::new(),
+            };
+            output::error(&format!("The session ended before the run did.{how}"));
             return FAILED;
         }
     };

@@ -12,6 +12,7 @@ use loopwright_core::log::SessionLog;
 use loopwright_core::message::MessageId;
 use loopwright_core::model::ModelInfo;
 use loopwright_core::{AgentHandle, EventStream, GenericAgent};
+use loopwright_server::SessionSettings;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -409,10 +410,14 @@ async fn start(
     prefer: Prefer,
 ) -> Result<(Opened, AgentHandle, EventStream), StartError> {
     let (handle, events) = session.start(&built, prefer).await?;
-    let state = handle
+    let mut state = handle
         .state()
         .await
         .map_err(|why| StartError(format!("The session could not be opened: {why}.")))?;
+    if handle.is_attached() {
+        let settings = SessionSettings::from_stored(Some(&built.settings));
+        state.thinking_level = settings.thinking.unwrap_or_default();
+    }
     let how = (built.distils, handle.is_attached(), same);
     let opened = opened(session, state, built.model, built.root, how).await?;
     Ok((opened, handle, events))
