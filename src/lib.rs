@@ -55,10 +55,7 @@
 //! impl BehaviorPattern for Once {
 //!     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
 //!         step.take_input().await?;
-//!         let reply = step.ask().await?;
-//!         if reply.should_stop() {
-//!             return reply.finish();
-//!         }
+//!         let reply = step.ask().await?.or_end()?;
 //!         match step.call_tools(&reply).await? {
 //!             batch if batch.awaits_user() => Ok(StepEnd::AwaitingAction),
 //!             _ => Ok(StepEnd::Done),

@@ -74,10 +74,7 @@ use crate::tool::Tool;
 ///
 ///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
 ///         step.take_input().await?;
-///         let draft = step.ask().await?;
-///         if draft.should_stop() {
-///             return draft.finish();
-///         }
+///         let draft = step.ask().await?.or_end()?;
 ///         step.remember(UserMessage::from("Check your answer.")).await?;
 ///         step.ask().await?.finish()
 ///     }

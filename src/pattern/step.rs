@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Failure, StepError};
 use crate::log::entry::LogEntry;
 use crate::log::fold::Tail;
-use crate::log::input::{Decision, QueueKind, QueueMode};
+use crate::log::input::{QueueKind, QueueMode};
 use crate::log::outcome::RunCause;
-use crate::message::{CallId, History, InputId, Message, MessageKind, ResultStatus};
+use crate::message::{History, InputId, Message, MessageKind, ResultStatus};
 use crate::model::ThinkingLevel;
 use crate::pattern::context::AgentContext;
 use crate::pattern::role::Role;
@@ -68,10 +68,7 @@ const SUPERSEDED: &str =
 /// impl BehaviorPattern for Once {
 ///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
 ///         step.take_input().await?;
-///         let reply = step.ask().await?;
-///         if reply.should_stop() {
-///             return reply.finish();
-///         }
+///         let reply = step.ask().await?.or_end()?;
 ///         let batch = step.call_tools(&reply).await?;
 ///         Ok(if batch.awaits_user() { StepEnd::AwaitingAction } else { StepEnd::Done })
 ///     }
@@ -99,13 +96,6 @@ impl StepContext<'_> {
     /// decision or `Continue` resumed. `None` if a late steer started the run.
     pub fn user_request(&self) -> Option<&Arc<Message>> {
         self.session.journal.fold.request.as_ref()
-    }
-
-    /// Returns the decision that started this run, if one did. The engine has already carried it
-    /// out.
-    pub fn action_result(&self) -> Option<(&CallId, &Decision)> {
-        let (call, decision) = self.session.journal.fold.last_decision.as_ref()?;
-        matches!(self.cause(), RunCause::ActionResult(_)).then_some((call, &**decision))
     }
 
     /// Returns the session's id.
