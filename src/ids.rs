@@ -7,6 +7,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::environment::{Environment, SystemEnvironment};
+
 /// The id of a tool call, unique in its session: if a model uses an id again, the session replaces
 /// it.
 pub type CallId = Arc<str>;
@@ -14,6 +16,11 @@ pub type CallId = Arc<str>;
 /// The id of an input. The client chooses it, or the session generates one. An input whose id was
 /// accepted before has no effect.
 pub type InputId = Arc<str>;
+
+/// Returns a random id for an input that has none.
+pub fn new_input_id() -> InputId {
+    format!("i{:016x}", SystemEnvironment.random()).into()
+}
 
 /// The number of a message in its session, written `m7`. It is derived from the log, so it is the
 /// same after a restart.

@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::encoded::Encoded;
 use content::join_text;
 
-pub use crate::ids::{CallId, InputId, MessageId, RunId};
+pub use crate::ids::{CallId, InputId, MessageId, RunId, new_input_id};
 pub use content::Content;
 pub use tool::{ResultStatus, ToolCall, ToolResult};
 pub use usage::Usage;

@@ -10,7 +10,7 @@ use loopwright_core::event::{
 use loopwright_core::log::{
     LogEntry, MemoryError, PostedInput, Schedule, SessionInfo, post_and_wait,
 };
-use loopwright_core::message::{InputId, RunId};
+use loopwright_core::message::{InputId, RunId, new_input_id};
 use loopwright_core::serde_json::Value;
 
 use crate::cron::Cron;
@@ -230,8 +230,7 @@ impl ClusterSession {
         {
             abort.run = Some(self.last_run().await?);
         }
-        let new_id = || format!("i{:016x}", SystemEnvironment.random()).into();
-        let id = event.id().cloned().unwrap_or_else(new_id);
+        let id = event.id().cloned().unwrap_or_else(new_input_id);
         Ok(PostedInput::new(id, event)?)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use crate::environment::{Environment, SystemEnvironment};
+use crate::environment::SystemEnvironment;
 use crate::error::{InputError, MemoryError};
 use crate::log::compaction::Compaction;
 use crate::log::due::Due;
@@ -19,7 +19,7 @@ use crate::log::mailbox::{InputReceipt, PostedInput};
 use crate::log::outcome::{RunCause, RunStatus};
 use crate::log::owner_note::OwnerNote;
 use crate::log::store::SessionStore;
-use crate::message::{InputId, RunId};
+use crate::message::{InputId, RunId, new_input_id};
 use crate::session::command::{Ack, Caller, Command, Input, Receipt};
 use crate::session::handle::AgentHandle;
 use crate::session::hub::{EventStream, Hub, Scope, Subscriber};
@@ -241,7 +241,7 @@ impl Attached {
 
     /// Posts an input to the mailbox of the session.
     async fn post(&mut self, input: Input) {
-        let id = input.client_id().unwrap_or_else(|| self.new_id());
+        let id = input.client_id().unwrap_or_else(new_input_id);
         let Input { mut event, ack, caller, .. } = input;
         let fold = self.follower.fold();
         if caller.is_some() && fold.run.is_some() && !self.is_interrupted {
@@ -272,10 +272,6 @@ impl Attached {
             self.callers.push(Waiting { input, caller, is_accepted, has_started, is_request });
         }
         self.sent.push(Sent { input, ack, answer: Receipt::new(id), receipt });
-    }
-
-    fn new_id(&self) -> InputId {
-        format!("i{:016x}", SystemEnvironment.random()).into()
     }
 
     /// Reads whether the session has an owner, then receipts, then the log. The order matters: the

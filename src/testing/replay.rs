@@ -197,11 +197,6 @@ impl Replay {
         LoggedModel::new(self.shared.clone(), self.shared.first_model(), self.window)
     }
 
-    /// Returns a model with the replies of the log and this id, for an agent with several models.
-    pub fn model_of(&self, id: &str) -> impl ChatModel + use<> {
-        LoggedModel::new(self.shared.clone(), id.into(), self.window)
-    }
-
     /// Returns a tool for each name in the log. It accepts any object and returns the results of
     /// the log by call id. Calls that needed an approval or suspended in the log do so again.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {

@@ -164,18 +164,6 @@ impl Script {
         self
     }
 
-    /// Cuts the connection after the first `events` events.
-    pub fn cut_after(mut self, events: usize) -> Self {
-        let mut left = events;
-        self.steps.retain(|step| {
-            let is_event = matches!(step, Step::Event(_));
-            let keep = left > 0;
-            left -= usize::from(is_event && keep);
-            keep
-        });
-        self.cut()
-    }
-
     /// Hangs at this point: the stream neither yields another event nor ends.
     pub fn hang(mut self) -> Self {
         self.steps.push(Step::Hang);

@@ -1,8 +1,8 @@
 //! Inputs for a session that another process may have open.
 
-use loopwright_core::agent::{Environment, InputError, SystemEnvironment, attach};
+use loopwright_core::agent::{InputError, attach};
 use loopwright_core::event::InputEvent;
-use loopwright_core::message::InputId;
+use loopwright_core::message::{InputId, new_input_id};
 use loopwright_core::{AgentHandle, EventStream};
 
 use super::agent::Built;
@@ -22,8 +22,7 @@ pub(crate) struct Sending<'s> {
 
 impl<'s> Sending<'s> {
     pub(crate) fn new(session: &'s Session, event: InputEvent, what: &'static str) -> Self {
-        let id = format!("i{:016x}", SystemEnvironment.random()).into();
-        Sending { session, event, what, id }
+        Sending { session, event, what, id: new_input_id() }
     }
 
     /// Opens the session for the agent that `build` returns, or attaches to it while another

@@ -5,9 +5,10 @@ use loopwright_core::SessionStore;
 use loopwright_core::agent::InputError;
 use loopwright_core::event::InputEvent;
 use loopwright_core::log::{InputReceipt, MemoryError, PostedInput, SessionLog};
+use loopwright_core::message::new_input_id;
 use tokio::time::Instant;
 
-use super::receipts::{RECEIPT_POLL_INTERVAL, RECEIPT_TIMEOUT, new_input_id};
+use super::receipts::{RECEIPT_POLL_INTERVAL, RECEIPT_TIMEOUT};
 use crate::error::{ApiError, ErrorKind};
 
 /// Requests to the process that has a session open to release it. The caller holds the session's

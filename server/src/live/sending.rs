@@ -5,10 +5,10 @@ use std::time::Duration;
 use loopwright_core::agent::InputError;
 use loopwright_core::event::InputEvent;
 use loopwright_core::log::{LogEntry, MemoryError, PostedInput};
-use loopwright_core::message::{InputId, RunId};
+use loopwright_core::message::{InputId, RunId, new_input_id};
 use tokio::time::Instant;
 
-use super::receipts::{RECEIPT_POLL_INTERVAL, RECEIPT_TIMEOUT, new_input_id};
+use super::receipts::{RECEIPT_POLL_INTERVAL, RECEIPT_TIMEOUT};
 use super::{Lease, LiveSessions, Parts, is_end};
 use crate::error::{ApiError, ErrorKind};
 use crate::quota::Client;
