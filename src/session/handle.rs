@@ -332,7 +332,7 @@ impl AgentHandle {
     }
 
     /// Returns whether the session has ended, so that all methods fail: it was closed, or has
-    /// [moved](StreamEnd::Moved) to another process.
+    /// [moved](crate::event::StreamEnd::Moved) to another process.
     pub fn has_ended(&self) -> bool {
         self.commands.is_closed()
     }
