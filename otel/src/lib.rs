@@ -37,7 +37,7 @@
 //! let events = handle.subscribe_tree();
 //! let exported = telemetry.follow(events, "greeter", &handle.state().await?);
 //! handle.prompt("Hello").await?;
-//! drop(handle);
+//! handle.close().await;
 //! exported.await?;
 //! telemetry.shutdown().await;
 //! # Ok(()) }

@@ -119,8 +119,7 @@ impl OperatorRules {
     }
 
     /// Sets the total budget of each session, including sessions stored earlier. A session's own
-    /// limits apply too. With a cost, requests to models without prices fail. The budget's time is
-    /// ignored.
+    /// limits apply too. With a cost, requests to models without prices fail.
     pub fn session_budget(mut self, budget: Budget) -> Self {
         self.session_budget = budget;
         self

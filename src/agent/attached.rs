@@ -29,6 +29,9 @@ use crate::session::state::AgentState;
 /// Interval between reads of the log and the receipts.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
+/// Duration of failing reads after which the handles are no longer served.
+const FAILURE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Interval between checks that a process has the session open.
 const OWNER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -43,7 +46,8 @@ const OWNER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// [`StreamEnd::Moved`](crate::event::StreamEnd::Moved): this process can now
 /// [open](crate::GenericAgent::open) the session. Unanswered inputs stay in the mailbox for the
 /// next owner, and the method that sent them returns `Ok`. If [`SessionStore::in_use`] of the store
-/// returns `None`, the departure of the owner is not noticed.
+/// returns `None`, the departure of the owner is not noticed. If the session cannot be read for ten
+/// seconds, the stream is closed, and what waits fails with [`InputError::Memory`].
 ///
 /// The methods of the handle work as documented, with these differences:
 ///
@@ -164,6 +168,8 @@ enum End {
     Free,
     /// The session was deleted.
     Deleted,
+    /// The session could not be read for long.
+    Failed(MemoryError),
 }
 
 impl Attached {
@@ -171,17 +177,18 @@ impl Attached {
     pub(crate) async fn run_to_end(mut self) {
         let end = self.run().await;
         self.commands.close();
+        let why = match &end {
+            End::Free => InputError::Moved,
+            End::Unused | End::Deleted => InputError::Gone,
+            End::Failed(error) => InputError::Memory(error.clone()),
+        };
         // The next owner handles posted inputs.
         for Sent { ack, answer, .. } in self.sent.drain(..) {
             let _ = ack.send(match end {
-                End::Deleted => Err(InputError::Gone),
+                End::Deleted | End::Failed(_) => Err(why.clone()),
                 End::Free | End::Unused => Ok(answer),
             });
         }
-        let why = match end {
-            End::Deleted => InputError::Gone,
-            End::Free | End::Unused => InputError::Moved,
-        };
         for waiting in self.callers.drain(..) {
             let _ = waiting.caller.outcome.send(Err(why.clone()));
         }
@@ -198,13 +205,17 @@ impl Attached {
 
     async fn run(&mut self) -> End {
         let mut next_poll = Instant::now();
+        let mut read_at = Instant::now();
         loop {
             tokio::select! { biased;
                 () = sleep_until(next_poll) => {
                     match self.poll().await {
-                        Ok(None) => {}
+                        Ok(None) => read_at = Instant::now(),
                         Ok(Some(end)) => return end,
                         Err(MemoryError::NoSession(_)) => return End::Deleted,
+                        Err(error) if read_at.elapsed() >= FAILURE_TIMEOUT => {
+                            return End::Failed(error);
+                        }
                         Err(error) => {
                             tracing::warn!(session = &*self.session, %error, "a session that \
                                 another process has open cannot be read");

@@ -258,8 +258,8 @@ impl AgentHandle {
     ///
     /// Fails with [`InputError::NoCompaction`] if the agent has no
     /// [policy](crate::AgentBuilder::compaction). Fails with [`InputError::NotCompacted`] while
-    /// calls wait for a decision, or if the first summary fails or is interrupted; nothing has
-    /// changed then.
+    /// calls wait for a decision or an interrupted run is open, or if the first summary fails or is
+    /// interrupted; nothing has changed then.
     pub async fn compact(
         &self,
         instructions: Option<&str>,
@@ -325,7 +325,11 @@ impl AgentHandle {
     /// handles of the session fail with [`InputError::Gone`] from here on. If the future is
     /// dropped, the session closes all the same.
     ///
-    /// An attached handle only detaches: the process that has the session open keeps it.
+    /// An attached handle only detaches: the process that has the session open keeps it, and
+    /// handles what was posted.
+    ///
+    /// [Abort](AgentHandle::abort) a run first that must not be waited for. A tool or a hook of the
+    /// same session that awaits this waits for itself.
     pub async fn close(&self) {
         let _ = self.commands.send(Command::Close);
         self.closed.cancelled().await;

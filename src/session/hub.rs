@@ -77,8 +77,8 @@ pub enum StreamEnd {
     Closed,
     /// The run of [`AgentHandle::prompt_stream`](crate::AgentHandle::prompt_stream) has ended.
     RunEnded,
-    /// Another process has taken over the session, during a run or between runs. The later events
-    /// are in the session's log.
+    /// The session has left this process, during a run or between runs: another process has taken
+    /// it over or asked for it, or its owner is gone. The later events are in the session's log.
     Moved,
     /// The reader was too slow. The events it has missed are in the session's log;
     /// [`AgentHandle::join`](crate::AgentHandle::join) continues from there.
@@ -345,7 +345,7 @@ impl Hub {
         self.subscribers.retain(|subscriber| {
             let is_open = push(subscriber.shared(), envelope);
             let is_done = ended && subscriber.scope == Scope::Run;
-            if is_done {
+            if is_open && is_done {
                 subscriber.shared().queue().end = StreamEnd::RunEnded;
             }
             is_open && !is_done

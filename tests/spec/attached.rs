@@ -3,6 +3,7 @@
 use crate::kit::*;
 use loopwright_core::agent::attach;
 use loopwright_core::event::StreamEnd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Starts a session in a store, and attaches a second handle to it.
 async fn owner_and_guest(
@@ -112,4 +113,42 @@ async fn an_attached_handle_of_a_deleted_session_has_ended() {
     store.delete("s").await.unwrap();
     while seen.next().await.is_some() {}
     assert!(guest.has_ended() && seen.end() != Some(StreamEnd::Moved));
+}
+
+/// A store whose sessions can be read once.
+#[derive(Clone)]
+struct ReadOnce(InMemoryStore, Arc<AtomicBool>);
+
+#[async_trait::async_trait]
+impl SessionStore for ReadOnce {
+    async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
+        self.0.open(session).await
+    }
+
+    async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
+        match self.1.swap(true, Ordering::SeqCst) {
+            true => Err(MemoryError::Failed("the disk is gone".into())),
+            false => self.0.read(session, from).await,
+        }
+    }
+
+    async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
+        self.0.sessions().await
+    }
+
+    async fn delete(&self, session: &str) -> Result<(), MemoryError> {
+        self.0.delete(session).await
+    }
+}
+
+/// C440: an attached handle whose session cannot be read for long says so.
+#[tokio::test(start_paused = true)]
+async fn an_attached_handle_ends_when_its_session_cannot_be_read() {
+    let store = ReadOnce(InMemoryStore::new(), Arc::default());
+    let owner = agent([], &[]).open(&store.0, "s").await.unwrap();
+    owner.steer("Later.").await.unwrap();
+    let (guest, mut seen) = attach(&store, "s").await.unwrap();
+    assert!(seen.next().await.is_none());
+    assert_eq!(seen.end(), Some(StreamEnd::Closed));
+    assert!(guest.has_ended());
 }

@@ -220,7 +220,7 @@ impl Pending {
             output::info(&format!("The call waits: {approvals}."));
             return Ok(AWAITING_ACTION);
         }
-        Ok(run_unattended(handle, events, interrupt, display, Some(&args.session)).await)
+        Ok(run_unattended(handle, events, interrupt, display, &session).await)
     }
 }
 

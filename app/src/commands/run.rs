@@ -90,8 +90,7 @@ pub(crate) async fn run(
     if !handle.is_attached() {
         send(&sending, &handle, verbosity).await.map_err(|why| sending.refused(&why))?;
     }
-    let name = session.is_stored.then_some(&*session.name);
-    Ok(run_unattended(handle, events, interrupt, display, name).await)
+    Ok(run_unattended(handle, events, interrupt, display, &session).await)
 }
 
 /// Sends the prompt to the session that was opened here, or continues the session.

@@ -1,7 +1,10 @@
 //! Inputs for a session that another process may have open.
 
+use std::time::Duration;
+
 use loopwright_core::agent::{InputError, attach};
 use loopwright_core::event::InputEvent;
+use loopwright_core::log::MemoryError;
 use loopwright_core::message::{InputId, new_input_id};
 use loopwright_core::{AgentHandle, EventStream};
 
@@ -9,6 +12,9 @@ use super::agent::Built;
 use super::open::Session;
 use crate::error::StartError;
 use crate::output::{self, Verbosity};
+
+/// Interval between attempts to open a session whose owner has not written anything yet.
+const OPEN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// An input for a session that another process may have open.
 pub(crate) struct Sending<'s> {
@@ -32,7 +38,9 @@ impl<'s> Sending<'s> {
         verbosity: Verbosity,
         build: impl AsyncFnOnce() -> Result<Built, StartError>,
     ) -> Result<(AgentHandle, EventStream), StartError> {
-        if let Some(sent) = self.send_to_owner(verbosity).await? {
+        if self.session.info.is_some()
+            && let Some(sent) = self.send_to_owner(verbosity).await?
+        {
             return Ok(sent);
         }
         let built = build().await?;
@@ -45,6 +53,7 @@ impl<'s> Sending<'s> {
             if let Some(sent) = self.send_to_owner(verbosity).await? {
                 return Ok(sent);
             }
+            tokio::time::sleep(OPEN_INTERVAL).await;
         }
     }
 
@@ -54,16 +63,25 @@ impl<'s> Sending<'s> {
         &self,
         verbosity: Verbosity,
     ) -> Result<Option<(AgentHandle, EventStream)>, StartError> {
-        let Session { store, name, info, .. } = self.session;
-        if info.is_none() || store.in_use(name).await? != Some(true) {
+        let Session { store, name, .. } = self.session;
+        if store.in_use(name).await? != Some(true) {
             return Ok(None);
         }
+        let (handle, events) = match attach(store, name.clone()).await {
+            // Its owner has not written anything yet.
+            Err(MemoryError::NoSession(_)) => return Ok(None),
+            attached => attached?,
+        };
         if verbosity.notes() {
             output::info("Another process has the session open and handles it.");
         }
-        let (handle, events) = attach(store, name.clone()).await?;
         self.send(&handle).await.map_err(|why| self.refused(&why))?;
-        Ok((!handle.has_ended()).then_some((handle, events)))
+        // The owner may have left without handling the input.
+        let is_handled = !handle.has_ended() || {
+            let log = store.read(name, 0).await?;
+            log.iter().any(|entry| entry.input() == Some(&self.id))
+        };
+        Ok(is_handled.then_some((handle, events)))
     }
 
     /// Sends the input to the session that was opened.
@@ -74,5 +92,87 @@ impl<'s> Sending<'s> {
     /// Returns the error for an input that the session refuses.
     pub(crate) fn refused(&self, why: &InputError) -> StartError {
         StartError(format!("{} was not accepted: {why}.", self.what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use loopwright_core::log::{InMemoryStore, InputReceipt, LogEntry, PostedInput, SessionInfo};
+    use loopwright_core::testing::{Script, ScriptedModel};
+    use loopwright_core::{AgentEvent, GenericAgent, Memory, SessionStore, async_trait};
+    use loopwright_patterns::PiPattern;
+
+    use super::*;
+
+    /// A store whose session has an owner that handles the first input when it is checked for the
+    /// second time, and is gone then.
+    struct Leaving {
+        store: InMemoryStore,
+        agent: GenericAgent,
+        checks: AtomicUsize,
+    }
+
+    #[async_trait]
+    impl SessionStore for Leaving {
+        async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
+            self.store.open(session).await
+        }
+
+        async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
+            self.store.read(session, from).await
+        }
+
+        async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
+            self.store.sessions().await
+        }
+
+        async fn delete(&self, session: &str) -> Result<(), MemoryError> {
+            self.store.delete(session).await
+        }
+
+        async fn in_use(&self, session: &str) -> Result<Option<bool>, MemoryError> {
+            if self.checks.fetch_add(1, SeqCst) == 0 {
+                return Ok(Some(true));
+            }
+            let owner = self.agent.open(&self.store, session).await.unwrap();
+            owner.wait_for_idle().await;
+            owner.close().await;
+            Ok(Some(false))
+        }
+
+        async fn post(
+            &self,
+            session: &str,
+            input: &PostedInput,
+        ) -> Result<Option<InputReceipt>, MemoryError> {
+            self.store.post(session, input).await
+        }
+    }
+
+    /// An owner that has handled the input and left has done the work: it is not done once more.
+    #[tokio::test]
+    async fn the_run_of_an_owner_that_has_left_is_shown() {
+        let agent = GenericAgent::builder(ScriptedModel::new([Script::text("Hi.")]), PiPattern);
+        let (store, agent) = (InMemoryStore::new(), agent.build().unwrap());
+        let first = agent.open(&store, "s").await.unwrap();
+        first.send(InputEvent::Steer("Be polite.".into())).await.unwrap();
+        first.close().await;
+        let info = Some(store.session("s").await.unwrap());
+        let store = Arc::new(Leaving { store, agent, checks: AtomicUsize::new(0) });
+        let session = Session { store, name: "s".into(), info, is_stored: true };
+        let sending = Sending::new(&session, InputEvent::UserRequest("Hello".into()), "It");
+        let build = async || panic!("the session is not opened here");
+        let (handle, mut events) = sending.start(Verbosity::Quiet, build).await.unwrap();
+        assert!(handle.is_attached() && handle.has_ended());
+        let mut text = None;
+        while let Some(event) = events.next().await {
+            if let AgentEvent::AgentEnd(outcome) = &event.event {
+                text = Some(outcome.text.to_string());
+            }
+        }
+        assert_eq!(text.as_deref(), Some("Hi."));
     }
 }

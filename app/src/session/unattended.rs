@@ -4,11 +4,11 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::io::{self, ErrorKind};
 
-use loopwright_core::agent::InputError;
 use loopwright_core::event::{IncompleteReply, RunOutcome, RunStatus};
 use loopwright_core::{AgentHandle, EventStream};
 
 use super::follow::{FollowError, Live, Operator, follow};
+use super::open::Session;
 use crate::environment::started_as;
 use crate::exit_code::{self, ABORTED, FAILED};
 use crate::interrupt::Interrupt;
@@ -52,7 +52,7 @@ impl RunOutput {
 
 /// Shows a session until it is idle, and returns the exit code. Ctrl-C aborts the run.
 ///
-/// Pending actions are listed on standard error; `session` is the session's name if it is stored.
+/// Pending actions are listed on standard error.
 ///
 /// Failures are printed and have an exit code.
 pub(crate) async fn run_unattended(
@@ -60,7 +60,7 @@ pub(crate) async fn run_unattended(
     events: EventStream,
     interrupt: Interrupt,
     display: RunOutput,
-    session: Option<&str>,
+    session: &Session,
 ) -> u8 {
     // The log of another process's session has no deltas: its answer is printed when complete.
     let streams = display.streams && !handle.is_attached();
@@ -75,40 +75,58 @@ pub(crate) async fn run_unattended(
             None => Ok(code),
         },
         Err(FollowError::Output(why)) => Err(why),
-        Err(FollowError::Session(why)) => {
-            let how = match (why, session) {
-                (InputError::Moved, Some(session)) => format!(
-                    " `{} run --resume --session {}` continues it.",
-                    started_as(),
-                    output::quoted(session)
-                ),
-                _ => String::new(),
-            };
-            output::error(&format!("The session ended before the run did.{how}"));
-            return FAILED;
-        }
+        Err(FollowError::Session(_)) => return ended_early(live.handle.is_attached(), session),
     };
     let code = match done {
         Ok(code) => code,
         Err(why) => {
-            let _ = live.handle.abort().await;
-            live.handle.wait_for_idle().await;
+            let is_own = !live.handle.is_attached();
+            if is_own {
+                let _ = live.handle.abort().await;
+                live.handle.wait_for_idle().await;
+            }
             if why.kind() != ErrorKind::BrokenPipe {
-                output::error(&format!(
-                    "Standard output cannot be written: {why}. The run was aborted."
-                ));
+                let aborted = if is_own { " The run was aborted." } else { "" };
+                output::error(&format!("Standard output cannot be written: {why}.{aborted}"));
             }
             return ABORTED;
         }
     };
+    let info = match live.handle.is_attached() {
+        true => session.store.session(&session.name).await.ok(),
+        false => None,
+    };
+    // The owner may have left behind another run, and before the one of the input.
+    let has_work = info.as_ref().is_some_and(|info| info.run.is_some() || info.due.is_some());
+    if has_work && live.has_moved().await {
+        return ended_early(true, session);
+    }
     let awaits = live.outcome().is_some_and(|last| last.end == RunStatus::AwaitingAction);
     if awaits && !display.json && display.verbosity.notes() {
-        let actions = live.handle.pending().await.unwrap_or_default();
+        let actions = match info {
+            Some(info) => info.pending.into_iter().map(|pending| pending.action).collect(),
+            None => live.handle.pending().await.unwrap_or_default(),
+        };
         if !actions.is_empty() {
-            report_pending(&actions, session);
+            report_pending(&actions, session.is_stored.then_some(&*session.name));
         }
     }
     code
+}
+
+/// Reports that a session has ended before its run, and returns the exit code. Another process can
+/// continue the run of an owner that is gone.
+fn ended_early(is_attached: bool, session: &Session) -> u8 {
+    let how = match is_attached {
+        true => format!(
+            " `{} run --resume --session {}` continues it.",
+            started_as(),
+            output::quoted(&session.name)
+        ),
+        false => String::new(),
+    };
+    output::error(&format!("The session ended before the run did.{how}"));
+    FAILED
 }
 
 /// Aborts the run on the first Ctrl-C, and ends the process on the second one.

@@ -410,14 +410,10 @@ async fn start(
     prefer: Prefer,
 ) -> Result<(Opened, AgentHandle, EventStream), StartError> {
     let (handle, events) = session.start(&built, prefer).await?;
-    let mut state = handle
+    let state = handle
         .state()
         .await
         .map_err(|why| StartError(format!("The session could not be opened: {why}.")))?;
-    if handle.is_attached() {
-        let settings = SessionSettings::from_stored(Some(&built.settings));
-        state.thinking_level = settings.thinking.unwrap_or_default();
-    }
     let how = (built.distils, handle.is_attached(), same);
     let opened = opened(session, state, built.model, built.root, how).await?;
     Ok((opened, handle, events))
@@ -425,11 +421,16 @@ async fn start(
 
 async fn opened(
     session: &Session,
-    state: AgentState,
+    mut state: AgentState,
     model: ModelInfo,
     root: PathBuf,
     (distils, is_attached, same): (bool, bool, bool),
 ) -> Result<Opened, StartError> {
+    if is_attached {
+        // The log has no other settings of the owner's agent.
+        let settings = SessionSettings::from_stored(state.settings.as_deref());
+        state.thinking_level = settings.thinking.unwrap_or_default();
+    }
     let known = find(&*session.store, &session.name).await?;
     let (usage, cost) = known.map(|info| (info.usage, info.cost)).unwrap_or_default();
     let is_persistent = session.is_stored;
