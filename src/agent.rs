@@ -55,8 +55,8 @@ pub struct GenericAgent {
 }
 
 impl GenericAgent {
-    /// Returns the same agent with this budget for each run, in addition to its own [`Limits`]. For
-    /// hosts that run other people's agents.
+    /// Returns the same agent with this budget for each run, besides its own [`Limits`]: of the
+    /// two, the smaller bound applies. For hosts that run other people's agents.
     ///
     /// ```
     /// use loopwright_core::agent::{Budget, Limit};
@@ -87,9 +87,9 @@ impl GenericAgent {
         GenericAgent { config, pattern: self.pattern.clone() }
     }
 
-    /// Returns the same agent with this budget for each session, in addition to its own
-    /// [limits](AgentBuilder::session_limits). Earlier usage of a session counts. The budget's time
-    /// is ignored.
+    /// Returns the same agent with this budget for each session, besides its own
+    /// [limits](AgentBuilder::session_limits): of the two, the smaller bound applies. Earlier usage
+    /// of a session counts.
     pub fn with_session_budget(&self, budget: &Budget) -> GenericAgent {
         let session_limits = self.config.session_limits.min(budget);
         let config = Arc::new(Config { session_limits, ..(*self.config).clone() });
@@ -343,7 +343,7 @@ impl RunContext {
         self
     }
 
-    /// Opens `session` from `store`. The run owns it until its event stream ends. Sub-agents have
+    /// Opens `session` from `store`, and owns it until the session is closed. Sub-agents have
     /// their sessions in the same store. The store is cloned, so a clone must be cheap, as with an
     /// `Arc`.
     ///

@@ -31,7 +31,7 @@ pub enum StepError {
     /// The session's memory failed. Its stored data is still valid.
     #[error("the session's memory failed: {0}")]
     Memory(#[from] MemoryError),
-    /// A budget is too small for the next request.
+    /// A budget is used up, or too small for the next request.
     #[error("{0}")]
     Limit(LimitReached),
     /// The pattern sent a request, or added a message, while tool calls have no result yet.
@@ -219,7 +219,7 @@ pub enum InputError {
     /// The decision was sent at or after the deadline of the call.
     #[error("the deadline of call `{0}` had passed when the decision was sent")]
     DeadlinePassed(CallId),
-    /// The digest of the decision does not match the pending arguments.
+    /// The digest of the decision is not the digest of the pending action.
     #[error(
         "the digest given for call `{0}` is not that of the arguments that would run: fetch the \
          pending action again"

@@ -45,7 +45,7 @@
 //! ```
 //! use loopwright_core::testing::{Script, ScriptedModel};
 //! use loopwright_core::{
-//!     AgentEvent, BehaviorPattern, GenericAgent, RunContext, StepContext, StepEnd, StepError,
+//!     AgentEvent, BehaviorPattern, GenericAgent, StepContext, StepEnd, StepError,
 //! };
 //!
 //! /// Asks once, calls the tools of the reply, and answers with what they returned.
@@ -56,10 +56,8 @@
 //!     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
 //!         step.take_input().await?;
 //!         let reply = step.ask().await?.or_end()?;
-//!         match step.call_tools(&reply).await? {
-//!             batch if batch.awaits_user() => Ok(StepEnd::AwaitingAction),
-//!             _ => Ok(StepEnd::Done),
-//!         }
+//!         step.call_tools(&reply).await?.or_end()?;
+//!         Ok(StepEnd::Done)
 //!     }
 //! }
 //!
@@ -67,7 +65,8 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let model = ScriptedModel::new([Script::text("Good morning.")]);
 //! let agent = GenericAgent::builder(model, Once).system("You greet.").build()?;
-//! let (handle, mut events) = agent.run(RunContext::new()).await?;
+//! let handle = agent.session().await?;
+//! let mut events = handle.subscribe();
 //! let outcome = handle.prompt("Hello").await?;
 //! assert_eq!(outcome.text, "Good morning.");
 //! assert!(matches!(events.next().await.unwrap().event, AgentEvent::AgentStart { .. }));

@@ -160,8 +160,8 @@ pub trait ToolSource: Send + Sync {
     /// default resolves at once.
     ///
     /// A source that takes long to start should return from [`tools`](Self::tools) early. Once
-    /// `ready` has resolved, the run asks again before its next model request. An earlier call that
-    /// is carried out now waits for it.
+    /// `ready` has resolved, the run asks again before its next model request. A run that carries
+    /// out an earlier call first waits for the source of that call's tool.
     async fn ready(&self) {}
 }
 

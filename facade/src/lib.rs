@@ -22,8 +22,15 @@
 //! | | `commands` (default) | `execute_command` |
 //! | | `search` (default) | `search_files`, `glob_files` |
 //! | `mcp` | `mcp` | MCP servers as sources of tools |
+//! | `otel` | `otel` | OpenTelemetry: spans and metrics of sessions over OTLP |
+//! | `durable` | `durable` | sessions on many machines: cluster, leases, schedules |
+//! | | `restate` | sessions that a Restate server places |
 //! | `server` | `server` | agents over HTTP and server-sent events |
 //! | | `coding-agent` | the server's coding agent, which needs a TLS feature for `https://` |
+//! | | `a2a-client` | a tool that asks a remote agent, with A2A |
+//! | | `jwt` | users of an OpenID Connect provider |
+//! | | `webhooks` | reports of new and resolved actions |
+//! | | `cluster` | several servers on one store |
 //!
 //! ```
 //! use loopwright::patterns::PiPattern;

@@ -15,8 +15,8 @@ pub enum ToolError {
     /// The call failed. The text tells the model why and what to do.
     #[error("{0}")]
     Failed(String),
-    /// The call failed, and front ends get more information than the model: `details` becomes the
-    /// result's.
+    /// The call failed, and front ends get more information than the model: the `details` become
+    /// the details of the result.
     #[error("{why}")]
     FailedWith {
         /// The reason and the remedy, for the model.
@@ -36,8 +36,8 @@ pub enum ToolError {
         /// Data for front ends; `null` for none.
         details: Value,
     },
-    /// The call first needs something from outside. Return this before any effect. After the
-    /// decision the tool is called again with the same call id, and
+    /// The call first needs something from outside. A tool must return this before any effect.
+    /// After the decision the tool is called again with the same call id, and
     /// [`ToolContext::decision`](crate::ToolContext::decision) returns the decision.
     #[error("waiting for {}", .0.kind)]
     Suspend(ActionRequest),

@@ -91,8 +91,9 @@ impl ExternalAction {
         ExternalAction { call, path, ..self.clone() }
     }
 
-    /// Computes the digest of the tool, the arguments and the request, which a decision must name.
-    /// For every action of a session, it equals [`digest`](Self::digest).
+    /// Computes the digest that a decision must name. It covers the tool, the arguments and the
+    /// request, or the tool's definition. For every action of a session, it equals
+    /// [`digest`](Self::digest).
     pub fn computed_digest(&self) -> Arc<str> {
         match &self.request {
             Some(request) => digest(&self.name, &self.arguments, Some(request)),

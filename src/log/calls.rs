@@ -189,7 +189,8 @@ impl Batch {
         self.made.as_ref().is_none_or(|made| !made.hidden)
     }
 
-    /// Returns whether a limit truncated the reply, so that none of its calls may run.
+    /// Returns whether the token limit or the content filter cut off the reply, so that none of its
+    /// calls may run.
     pub(crate) fn is_cut(&self) -> bool {
         self.message
             .as_assistant()

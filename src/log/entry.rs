@@ -1,7 +1,8 @@
 //! [`LogEntry`], an entry of a session's log.
 //!
-//! The state of a session in RAM follows from its log. The rules of the log (its entries, and their
-//! order on disk) are in `docs/design/core.md`. A model checker found each rule necessary.
+//! The state of a session in RAM follows from its log. The rules of the log (its entries, and what
+//! must be on disk before what else happens) are in `docs/design/core.md`. A model checker found
+//! each rule necessary.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -132,7 +132,7 @@ pub trait Memory: Send + Sync {
 
     /// Returns the storage for snapshots of the session's state, which make a long session open
     /// faster. The default returns `None`: the whole log is read. A memory that wraps another
-    /// memory must pass this on.
+    /// memory should pass this on.
     fn snapshots(&self) -> Option<&dyn Snapshots> {
         None
     }

@@ -143,11 +143,12 @@ impl Assembler {
         AssistantMessage { parts, stop: StopReason::Stop, model, usage: Usage::default() }
     }
 
-    /// Returns the whole message, or `None` if a truncated reply has no content.
+    /// Returns the whole message, or `None` if a steer, an abort or an error cut off the reply
+    /// before it had content.
     ///
-    /// A truncated reply keeps its text and signed thinking, but no calls, since none has started.
-    /// The calls that are present decide whether the model wants tools, not the provider's stop
-    /// reason.
+    /// A reply that was cut off in this way keeps its text and signed thinking, but no calls, since
+    /// none has started. The calls that are present decide whether the model wants tools, not the
+    /// provider's stop reason.
     pub(crate) fn finish(
         self,
         stop: StopReason,

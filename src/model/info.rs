@@ -91,9 +91,9 @@ pub struct Prices {
 
 /// The prices of requests with long input, in US dollars per million tokens.
 ///
-/// They apply by the [`Usage`] of the reply. If a provider paused the turn, several requests
-/// produced one reply, whose usage is their sum, although the provider compares each request. The
-/// cost of such a reply can be too high, but never too low.
+/// The [`Usage`] of the reply decides whether they apply. If a provider paused the turn, several
+/// requests produced one reply, whose usage is their sum, although the provider compares each
+/// request. The cost of such a reply can be too high, but never too low.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct LongPrices {

@@ -204,7 +204,7 @@ impl StepContext<'_> {
     ///
     /// - [`StepError::NotDetached`] if a request is not detached,
     /// - [`StepError::KeyTaken`] if two requests have the same key,
-    /// - [`StepError::Limit`] if a budget is too small for all of them.
+    /// - [`StepError::Limit`] if a budget is used up, or too small for all of them.
     ///
     /// ```
     /// use loopwright_core::message::UserMessage;

@@ -182,7 +182,7 @@ pub(crate) async fn supersede(
     sub_agents::stop_waiting(session, |child| !child.actions.is_empty(), status, why).await
 }
 
-/// Writes this result for every call that has not started, except calls of sub-agents.
+/// Writes this result for every call that has not started. Calls with a sub-agent are left out.
 pub(crate) async fn finish_unstarted(
     session: &mut Session,
     status: ResultStatus,

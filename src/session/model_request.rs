@@ -80,7 +80,7 @@ impl ToolContext {
     ///
     /// # Errors
     ///
-    /// Fails if a budget is too small, if the model fails, or without a session
+    /// Fails if a budget does not allow it, if the model fails, or without a session
     /// ([`ToolContext::detached`]).
     pub async fn generate(
         &self,

@@ -45,8 +45,8 @@ pub enum Approval {
     AlwaysIf(ApprovalPredicate),
 }
 
-/// The answer to whether a tool's calls need the user's approval, by the rules of the tool and an
-/// agent; see [`GenericAgent::needs_approval`](crate::GenericAgent::needs_approval).
+/// The need of a tool's calls for the user's approval, by the rules of the tool and of an agent;
+/// see [`GenericAgent::needs_approval`](crate::GenericAgent::needs_approval).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -68,7 +68,7 @@ pub type ApprovalPredicate = Arc<dyn Fn(&Value, &Extensions) -> bool + Send + Sy
 pub struct ToolSpec {
     /// The name, `[A-Za-z0-9_-]{1,64}`.
     pub name: Arc<str>,
-    /// Title that front ends show instead of the name.
+    /// Title that front ends show.
     pub title: Option<String>,
     /// Description for the model: the purpose of the tool, and when to use it.
     pub description: String,

@@ -59,8 +59,8 @@ impl Fold {
         self.summaries.last()
     }
 
-    /// Returns the length of the history up to the last message that these messages of the context
-    /// are or summarise.
+    /// Returns the length of the history up to the last message that is one of these messages of
+    /// the context, or that one of them summarises.
     fn covered_by(&self, messages: &[Arc<Message>]) -> usize {
         let ids: HashSet<MessageId> = messages.iter().map(|m| m.id).collect();
         let is_one = |m: &Arc<Message>| ids.contains(&m.id);

@@ -49,8 +49,8 @@ impl ChatModel for CassetteModel {
     }
 
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
-        // Here rather than on the first poll, because requests are numbered in the order of their
-        // making.
+        // Here rather than on the first poll, because requests are numbered in the order in which
+        // they are made.
         let name = self.name.as_deref();
         let mut tape = self.shared.lock();
         let reply = match &mut *tape {
