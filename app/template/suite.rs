@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use loopwright::event::{Decision, RunStatus};
+use loopwright::GenericAgent;
+use loopwright::event::RunStatus;
 use loopwright::patterns::conformance;
 use loopwright::serde_json::json;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext};
 use starter::{AssistantLoop, assistant};
 
 /// Returns an agent whose model answers with these replies.
