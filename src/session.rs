@@ -242,7 +242,7 @@ impl Session {
                 let is_any = decisions::take_defaults(journal, config, tools, now).await?;
                 return Ok(if is_any { Accepted::Decision } else { Accepted::Other });
             }
-            Command::MailHeld | Command::Close => {}
+            Command::MailHeld | Command::Close => {} // the inbox has handled them
             Command::NoteLeft => {
                 let fold = &self.journal.fold;
                 if fold.owners.would_lose(fold.has_work()) {

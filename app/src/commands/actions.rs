@@ -19,9 +19,7 @@ use crate::error::StartError;
 use crate::exit_code::{ABORTED, AWAITING_ACTION, EMPTY};
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::session::{
-    Allowed, RunOutput, Sending, Session, build, check_is_root, existing, run_unattended,
-};
+use crate::session::{RunOutput, Sending, Session, check_is_root, existing, run_unattended};
 use crate::stdin;
 use crate::terms;
 use crate::wording;
@@ -200,19 +198,14 @@ impl Pending {
         let event = InputEvent::ExternalActionResult(result);
         let display = RunOutput { json: args.json, verbosity, streams: true };
         let sending = Sending::new(&session, event, "The decision");
-        let build = async || {
-            let settings = session.settings(&args.options, config, verbosity)?;
-            let built = build(&settings, &Allowed::default(), config, verbosity).await?;
-            session.announce(&built, verbosity);
-            Ok(built)
-        };
+        let build = async || session.build(&args.options, config, verbosity).await;
         let (handle, events) = sending.start(verbosity, build).await?;
         // Until here Ctrl-C ends the process at once, as the session may wait for another process.
         let interrupt = Interrupt::listen()?;
         if !handle.is_attached() {
             sending.send(&handle).await.map_err(|why| sending.refused(&why))?;
         }
-        let pending = handle.pending().await.unwrap_or_default();
+        let pending = session.pending(&handle).await;
         if let Some(action) = pending.iter().find(|action| action.call == call)
             && let (Some(approvals), false) =
                 (terms::approvals(action), action.approvals.is_empty())

@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::error::StartError;
 use crate::interrupt::Interrupt;
 use crate::output::{self, Verbosity};
-use crate::session::{Allowed, RunOutput, Sending, Session, build, run_unattended};
+use crate::session::{RunOutput, Sending, Session, run_unattended};
 use crate::stdin;
 
 /// Maximum length of the name of an output schema.
@@ -78,12 +78,7 @@ pub(crate) async fn run(
         None => InputEvent::Continue(None),
     };
     let sending = Sending::new(&session, event, "The prompt");
-    let build = async || {
-        let settings = session.settings(&args.options, config, verbosity)?;
-        let built = build(&settings, &Allowed::default(), config, verbosity).await?;
-        session.announce(&built, verbosity);
-        Ok(built)
-    };
+    let build = async || session.build(&args.options, config, verbosity).await;
     let (handle, events) = sending.start(verbosity, build).await?;
     // Until here Ctrl-C ends the process at once, as the session may wait for another process.
     let interrupt = Interrupt::listen()?;

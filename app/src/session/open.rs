@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use loopwright_core::agent::attach;
+use loopwright_core::event::ExternalAction;
 use loopwright_core::log::{InMemoryStore, MemoryError, SessionInfo};
 use loopwright_core::{AgentHandle, EventStream, Memory, RunContext, SessionStore};
 use loopwright_server::SessionSettings;
 
-use super::agent::Built;
+use super::agent::{Built, build};
+use super::allowed::Allowed;
 use super::store::{check_is_root, find, latest, name_or_random, stored_options};
 use crate::args::SessionArgs;
 use crate::config::Config;
@@ -114,6 +116,30 @@ impl Session {
         let stored = self.info.as_ref().and_then(|info| info.settings.as_deref());
         settings.name = SessionSettings::from_stored(stored).name;
         Ok((settings, permissions))
+    }
+
+    /// Builds the agent of the session with these options, and announces it.
+    pub(crate) async fn build(
+        &self,
+        given: &Options,
+        config: &Config,
+        verbosity: Verbosity,
+    ) -> Result<Built, StartError> {
+        let settings = self.settings(given, config, verbosity)?;
+        let built = build(&settings, &Allowed::default(), config, verbosity).await?;
+        self.announce(&built, verbosity);
+        Ok(built)
+    }
+
+    /// Returns the pending actions, also when the process that had the session open has left.
+    pub(crate) async fn pending(&self, handle: &AgentHandle) -> Vec<ExternalAction> {
+        match handle.pending().await {
+            Ok(pending) => pending,
+            Err(_) => {
+                let pending = self.store.session(&self.name).await.map(|info| info.pending);
+                pending.unwrap_or_default().into_iter().map(|pending| pending.action).collect()
+            }
+        }
     }
 
     /// Writes to standard error which model works in which directory, and which session continues.

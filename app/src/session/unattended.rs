@@ -70,43 +70,21 @@ pub(crate) async fn run_unattended(
     let mut live = Live::new(handle, events, display.view());
     let mut operator = Unattended { exit_code: None };
     let done = match follow(&mut live, None, &mut operator).await {
+        Ok(_) if has_left_work(&mut live, session).await => return ended_early(&live, session),
         Ok(code) => match live.outcome() {
             Some(outcome) => display.print_answer(outcome).map(|()| code),
             None => Ok(code),
         },
         Err(FollowError::Output(why)) => Err(why),
-        Err(FollowError::Session(_)) => return ended_early(live.handle.is_attached(), session),
+        Err(FollowError::Session(_)) => return ended_early(&live, session),
     };
     let code = match done {
         Ok(code) => code,
-        Err(why) => {
-            let is_own = !live.handle.is_attached();
-            if is_own {
-                let _ = live.handle.abort().await;
-                live.handle.wait_for_idle().await;
-            }
-            if why.kind() != ErrorKind::BrokenPipe {
-                let aborted = if is_own { " The run was aborted." } else { "" };
-                output::error(&format!("Standard output cannot be written: {why}.{aborted}"));
-            }
-            return ABORTED;
-        }
+        Err(why) => return cannot_write(&live, &why).await,
     };
-    let info = match live.handle.is_attached() {
-        true => session.store.session(&session.name).await.ok(),
-        false => None,
-    };
-    // The owner may have left behind another run, and before the one of the input.
-    let has_work = info.as_ref().is_some_and(|info| info.run.is_some() || info.due.is_some());
-    if has_work && live.has_moved().await {
-        return ended_early(true, session);
-    }
     let awaits = live.outcome().is_some_and(|last| last.end == RunStatus::AwaitingAction);
     if awaits && !display.json && display.verbosity.notes() {
-        let actions = match info {
-            Some(info) => info.pending.into_iter().map(|pending| pending.action).collect(),
-            None => live.handle.pending().await.unwrap_or_default(),
-        };
+        let actions = session.pending(&live.handle).await;
         if !actions.is_empty() {
             report_pending(&actions, session.is_stored.then_some(&*session.name));
         }
@@ -114,10 +92,37 @@ pub(crate) async fn run_unattended(
     code
 }
 
+/// Returns whether the process that had the session open has left work: then the run that has
+/// ended may be an earlier one than the input's.
+async fn has_left_work(live: &mut Live, session: &Session) -> bool {
+    if !live.handle.is_attached() || !live.has_moved().await {
+        return false;
+    }
+    let info = session.store.session(&session.name).await;
+    info.is_ok_and(|info| info.run.is_some() || info.due.is_some())
+}
+
+/// Reports that standard output cannot be written, and returns the exit code. Aborts the run,
+/// unless it belongs to another process.
+async fn cannot_write(live: &Live, why: &io::Error) -> u8 {
+    let aborted = match live.handle.is_attached() {
+        true => "",
+        false => {
+            let _ = live.handle.abort().await;
+            live.handle.wait_for_idle().await;
+            " The run was aborted."
+        }
+    };
+    if why.kind() != ErrorKind::BrokenPipe {
+        output::error(&format!("Standard output cannot be written: {why}.{aborted}"));
+    }
+    ABORTED
+}
+
 /// Reports that a session has ended before its run, and returns the exit code. Another process can
 /// continue the run of an owner that is gone.
-fn ended_early(is_attached: bool, session: &Session) -> u8 {
-    let how = match is_attached {
+fn ended_early(live: &Live, session: &Session) -> u8 {
+    let how = match live.handle.is_attached() {
         true => format!(
             " `{} run --resume --session {}` continues it.",
             started_as(),
@@ -165,5 +170,47 @@ impl Operator for Unattended {
     async fn idle(&mut self, live: &mut Live) -> Result<(), FollowError> {
         self.exit_code = live.outcome().map(|outcome| exit_code::of(outcome));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use loopwright_core::GenericAgent;
+    use loopwright_core::agent::{InputError, attach};
+    use loopwright_core::log::InMemoryStore;
+    use loopwright_core::testing::{Script, ScriptedModel};
+    use loopwright_patterns::PiPattern;
+
+    use super::*;
+
+    /// The outcome of an earlier run is not shown as the input's, if the owner leaves between them.
+    #[tokio::test]
+    async fn work_that_an_owner_leaves_is_noticed() {
+        let model = ScriptedModel::new([Script::text("One."), Script::text("Two.")]);
+        let agent = GenericAgent::builder(model, PiPattern).build().unwrap();
+        let store = InMemoryStore::new();
+        let session = Session {
+            store: Arc::new(store.clone()),
+            name: "s".into(),
+            info: None,
+            is_stored: true,
+        };
+        let display = RunOutput { json: false, verbosity: Verbosity::Quiet, streams: false };
+        for leaves_work in [true, false] {
+            let owner = agent.open(&store, "s").await.unwrap();
+            owner.wait_for_idle().await;
+            owner.follow_up("Later.").await.unwrap();
+            let (guest, events) = attach(&store, "s").await.unwrap();
+            let mut live = Live::new(guest.clone(), events, display.view());
+            owner.close().await;
+            if leaves_work {
+                assert_eq!(guest.prompt("Hello.").await, Err(InputError::Moved));
+            } else {
+                guest.wait_for_idle().await; // until the owner is known to have left
+            }
+            assert_eq!(has_left_work(&mut live, &session).await, leaves_work);
+        }
     }
 }

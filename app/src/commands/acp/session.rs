@@ -325,7 +325,7 @@ impl EditorSession {
 
     /// Closes the session, and deletes it if it was never used.
     async fn close(self) {
-        let Opened { session, handle, events: _, .. } = self.opened;
+        let Opened { session, handle, .. } = self.opened;
         let state = handle.state().await;
         let is_attached = handle.is_attached();
         if state.as_ref().is_ok_and(|state| state.is_running) && !is_attached {
