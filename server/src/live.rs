@@ -13,7 +13,6 @@ mod due;
 #[cfg(feature = "cluster")]
 mod hosting;
 mod open_session;
-mod receipts;
 mod releasing;
 mod sending;
 mod slots;

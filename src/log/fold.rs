@@ -199,7 +199,6 @@ impl Fold {
                     found.approvals = action.approvals.iter().cloned().chain([last]).collect();
                 }
                 found.phase = Phase::Decided { action, decision: decision.clone(), by: by.clone() };
-                self.last_decision = Some((call.clone(), decision));
                 emit(AgentEvent::ExternalActionEnd { call: call.clone(), decision: shown, by });
             }
             LogEntry::CallStarted { call, arguments } => {

@@ -8,7 +8,7 @@ use loopwright_core::log::{InputReceipt, MemoryError, PostedInput, SessionLog};
 use loopwright_core::message::new_input_id;
 use tokio::time::Instant;
 
-use super::receipts::{RECEIPT_POLL_INTERVAL, RECEIPT_TIMEOUT};
+use super::sending::{RECEIPT_POLL_INTERVAL, RECEIPT_TIMEOUT};
 use crate::error::{ApiError, ErrorKind};
 
 /// Requests to the process that has a session open to release it. The caller holds the session's

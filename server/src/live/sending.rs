@@ -8,11 +8,16 @@ use loopwright_core::log::{LogEntry, MemoryError, PostedInput};
 use loopwright_core::message::{InputId, RunId, new_input_id};
 use tokio::time::Instant;
 
-use super::receipts::{RECEIPT_POLL_INTERVAL, RECEIPT_TIMEOUT};
 use super::{Lease, LiveSessions, Parts, is_end};
 use crate::error::{ApiError, ErrorKind};
 use crate::quota::Client;
 use crate::settings::SessionSettings;
+
+/// The polling interval for the receipt of a posted input.
+pub(super) const RECEIPT_POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Timeout for the receipt of a posted input.
+pub(super) const RECEIPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The delay before the session of a posted input is opened here, if no process has it open.
 const TAKE_OVER_INTERVAL: Duration = Duration::from_millis(200);

@@ -72,7 +72,6 @@ impl Fold {
         let mut result = ActionResult::new(inner, action.digest.clone(), (**decision).clone());
         (result.id, result.by, result.source) = (Some(input.clone()), by.clone(), source.clone());
         child.decided.push(result);
-        self.last_decision = Some((call.clone(), decision.clone()));
         let decision = action.shown(decision);
         emit(AgentEvent::ExternalActionEnd { call: call.clone(), decision, by: by.clone() });
         true

@@ -19,7 +19,7 @@ use crate::message::{
 
 /// The format of a snapshot. The state in another version may have other fields, or other values
 /// after the same entries.
-const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "/3");
+const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "/4");
 
 /// A state, with the position of the session's events.
 pub(crate) struct Restored {
@@ -182,11 +182,11 @@ mod tests {
         let snapshot = Fold::default().snapshot(0, RunId(0)).unwrap();
         let text = String::from_utf8(snapshot.data).unwrap();
         let (format, json) = text.split_once('\n').unwrap();
-        assert!(format.ends_with("/3"));
+        assert!(format.ends_with("/4"));
         let written: Value = serde_json::from_str(json).unwrap();
         let fields: Vec<&String> = written["fold"].as_object().unwrap().keys().collect();
         let expected = "abort_requested after_batch asked batch call_ids cause created epoch \
-            incomplete inputs keyed_replies keyed_results last_decision last_error len messages \
+            incomplete inputs keyed_replies keyed_results last_error len messages \
             of_user offered outcome output owners parent principal queue removed request \
             requested reserved run run_at runs settings size spent started state summaries \
             terminated total trace turn undelivered";

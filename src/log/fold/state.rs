@@ -11,7 +11,7 @@ use crate::log::calls::{Batch, Call, KeyedResult, Phase};
 use crate::log::compaction::{Compaction, ContextSize};
 use crate::log::entry::StateScope;
 use crate::log::event::Parent;
-use crate::log::input::{Decision, QueueKind, Urgency};
+use crate::log::input::{QueueKind, Urgency};
 use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
 use crate::log::owners::Owners;
 use crate::log::queue::{Queue, QueuedMessage};
@@ -98,8 +98,6 @@ pub(crate) struct Fold {
     pub(crate) request: Option<Arc<Message>>,
     /// The principal that sent that request, if the host named one.
     pub(crate) principal: Option<Principal>,
-    /// The last decision, with its call.
-    pub(crate) last_decision: Option<(CallId, Arc<Decision>)>,
     /// The defect of the last reply, if it is not a whole answer.
     pub(super) incomplete: Option<IncompleteReply>,
     /// The outcome of the last run.
