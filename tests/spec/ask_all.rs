@@ -118,7 +118,7 @@ async fn after_a_crash_only_the_missing_requests_are_sent() {
 }
 
 /// C145: A recorded reply is returned only for the same request. A steer that was delivered since
-/// makes it a different one. The next request of the user asks anew.
+/// makes it a different one. The next request of the user asks again.
 #[tokio::test(start_paused = true)]
 async fn a_recorded_reply_belongs_to_its_request() {
     let voters = Voters::new();

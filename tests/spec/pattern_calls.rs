@@ -323,7 +323,7 @@ async fn a_question_can_be_declined_or_superseded() {
     harness.check().await;
 }
 
-/// C143: The next request, and a request after an abort, ask anew. The answer to the last question
+/// C143: The next request, and a request after an abort, ask again. The answer to the last question
 /// answers no other one.
 #[tokio::test(start_paused = true)]
 async fn a_new_request_and_an_abort_withdraw_the_question() {

@@ -33,8 +33,13 @@ fn no_line_has_more_than_100_columns() {
     assert!(failed.is_empty(), "more than {MAX_COLUMNS} columns: {}", failed.join(" "));
 }
 
+/// Public items that need documentation.
+const ITEMS: [&str; 9] =
+    ["fn ", "async fn ", "const fn ", "struct ", "enum ", "trait ", "type ", "const ", "static "];
+
 /// Returns the line and the first word of each comment of a public function that does not begin
-/// with a verb in the third person, of each type with such a verb, and of each question.
+/// with a verb in the third person, of each type with such a verb, and of each question, and the
+/// lines of public items without documentation.
 fn misplaced_first_words(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut first: Option<&str> = None;
@@ -46,8 +51,11 @@ fn misplaced_first_words(text: &str) -> Vec<String> {
         if line.starts_with('#') || line.ends_with(']') {
             continue; // attributes
         }
+        let item = line.strip_prefix("pub ").unwrap_or_default();
+        if first.is_none() && ITEMS.iter().any(|kind| item.starts_with(kind)) {
+            found.push(format!("{}: no documentation", at + 1));
+        }
         if let Some(word) = first.take() {
-            let item = line.strip_prefix("pub ").unwrap_or_default();
             let is_fn = ["fn ", "async fn ", "const fn "].iter().any(|kind| item.starts_with(kind));
             let is_verb = word.starts_with(char::is_uppercase)
                 && word.ends_with('s')
@@ -107,7 +115,11 @@ fn examples_import_by_name() {
 fn misplaced_words_and_long_lines_are_found() {
     let text = "/// Returns it.\npub fn a() {}\n/// A thing.\n#[derive(Debug)]\npub struct B;\n\
                 /// Holds a thing.\npub struct C {\n    /// Whether it is.\n    first: bool,\n}\n\
-                /// Process it.\npub async fn d() {}\n/// The process.\nfn e() {}\n";
-    assert_eq!(misplaced_first_words(text), ["7: Holds", "9: Whether", "12: Process"]);
+                /// Process it.\npub async fn d() {}\n/// The process.\nfn e() {}\n\
+                pub enum F {}\n";
+    assert_eq!(
+        misplaced_first_words(text),
+        ["7: Holds", "9: Whether", "12: Process", "15: no documentation"]
+    );
     assert_eq!(long_lines(&format!("{}\n{}é", "é".repeat(100), "é".repeat(100))), [2]);
 }
