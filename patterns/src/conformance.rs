@@ -102,14 +102,8 @@ pub struct Report {
 ///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
 ///         step.take_input().await?;
 ///         loop {
-///             let reply = step.ask().await?;
-///             if reply.should_stop() {
-///                 return reply.finish();
-///             }
-///             let batch = step.call_tools(&reply).await?;
-///             if batch.awaits_user() {
-///                 return Ok(StepEnd::AwaitingAction);
-///             }
+///             let reply = step.ask().await?.or_end()?;
+///             let batch = step.call_tools(&reply).await?.or_end()?;
 ///             if !batch.wants_reply() {
 ///                 return Ok(StepEnd::Done);
 ///             }

@@ -52,14 +52,9 @@ impl<P: BehaviorPattern> BehaviorPattern for FirstCall<P> {
         step.take_input().await?;
         let request = step.user_request().map(|message| message.id);
         if request == Some(step.checkpoint()) {
-            let reply = step.ask_with(Ask::new().tool_choice(self.choice.clone())).await?;
-            if reply.should_stop() {
-                return reply.finish();
-            }
-            let batch = step.call_tools(&reply).await?;
-            if batch.awaits_user() {
-                return Ok(StepEnd::AwaitingAction);
-            }
+            let reply =
+                step.ask_with(Ask::new().tool_choice(self.choice.clone())).await?.or_end()?;
+            let batch = step.call_tools(&reply).await?.or_end()?;
             if !batch.wants_reply() && !step.has_steering() && !step.take_follow_ups().await? {
                 return Ok(StepEnd::Done);
             }

@@ -30,14 +30,8 @@ impl BehaviorPattern for PiPattern {
             loop {
                 // inner loop: tools and steering
                 step.take_steering().await?;
-                let reply = step.ask().await?;
-                if reply.should_stop() {
-                    return reply.finish();
-                }
-                let batch = step.call_tools(&reply).await?;
-                if batch.awaits_user() {
-                    return Ok(StepEnd::AwaitingAction);
-                }
+                let reply = step.ask().await?.or_end()?;
+                let batch = step.call_tools(&reply).await?.or_end()?;
                 if !batch.wants_reply() && !step.has_steering() {
                     break;
                 }

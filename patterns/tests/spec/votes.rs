@@ -20,10 +20,7 @@ impl BehaviorPattern for Votes {
             }
             let mut votes: Vec<String> = step.state("votes").unwrap_or_default();
             if votes.len() < self.0 {
-                let reply = step.ask_with(Ask::detached()).await?;
-                if reply.should_stop() {
-                    return reply.finish();
-                }
+                let reply = step.ask_with(Ask::detached()).await?.or_end()?;
                 if reply.message().is_some() {
                     votes.push(reply.text());
                     step.set_state("votes", votes)?;

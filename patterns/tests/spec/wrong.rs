@@ -47,7 +47,7 @@ impl BehaviorPattern for WritesSeparately {
     }
 }
 
-/// A pattern that fails if it is entered again for a request.
+/// A pattern that fails if it is entered again for a request, except after a steer.
 pub(crate) struct FailsOnReentry;
 
 #[async_trait]
@@ -58,13 +58,15 @@ impl BehaviorPattern for FailsOnReentry {
         }
         step.take_input().await?;
         step.set_state("entered", true)?;
-        let end = PiPattern.next_step(step).await?;
-        step.set_state("entered", end != StepEnd::Done)?;
-        Ok(end)
+        let end = PiPattern.next_step(step).await;
+        let is_over = matches!(end, Ok(StepEnd::Done) | Err(StepError::Steered));
+        step.set_state("entered", !is_over)?;
+        end
     }
 }
 
-/// A pattern that returns without an answer if it is entered again for a request.
+/// A pattern that returns without an answer if it is entered again for a request, except after a
+/// steer.
 pub(crate) struct ForgetsOnReentry;
 
 #[async_trait]
@@ -75,9 +77,10 @@ impl BehaviorPattern for ForgetsOnReentry {
         }
         step.take_input().await?;
         step.set_state("entered", true)?;
-        let end = PiPattern.next_step(step).await?;
-        step.set_state("entered", end != StepEnd::Done)?;
-        Ok(end)
+        let end = PiPattern.next_step(step).await;
+        let is_over = matches!(end, Ok(StepEnd::Done) | Err(StepError::Steered));
+        step.set_state("entered", !is_over)?;
+        end
     }
 }
 
