@@ -4,7 +4,9 @@ mod caller;
 #[cfg(feature = "jwt")]
 mod jwt;
 mod name;
+pub(crate) mod path;
 mod policy;
+pub(crate) mod refusal_log;
 mod session;
 mod token;
 mod users;

@@ -1,5 +1,7 @@
 //! Checked inputs for sessions, on behalf of a caller.
 
+pub(crate) mod images;
+
 use loopwright_core::agent::{InputError, Principal};
 use loopwright_core::event::{ActionResult, InputEvent, Prompt};
 use loopwright_core::log::{LogEntry, SessionInfo};
@@ -7,8 +9,7 @@ use loopwright_core::message::{Content, InputId};
 
 use crate::access::{Caller, check_decide};
 use crate::error::{ApiError, ErrorKind};
-use crate::images;
-use crate::quota::Client;
+use crate::limits::quota::Client;
 use crate::server::Server;
 
 /// Maximum length of a result's excerpt in an error, in characters.

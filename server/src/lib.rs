@@ -44,53 +44,25 @@
 
 mod access;
 mod agents;
-mod backlog;
-mod body_limit;
-mod bounded_reads;
 mod cluster;
 #[cfg(feature = "coding-agent")]
 mod coding_agent;
-mod conversation;
-mod daily_budget;
-mod drain;
-mod encoded_events;
 mod error;
-mod event_streams;
-mod feed;
-mod frames;
-mod guard;
-mod histories;
 #[cfg(feature = "http-client")]
 mod http_client;
-mod images;
 mod inbox;
 mod inputs;
 mod json;
 mod limits;
 mod live;
-mod log_reader;
-mod long_reads;
-mod metrics;
-mod observer;
-mod open_work;
-mod origin;
-mod protocol_stream;
-mod public;
-mod quota;
-mod readiness;
-mod refusal_log;
 #[cfg(feature = "a2a-client")]
 mod remote_agent;
-mod request_run;
 mod routes;
 mod rules;
-mod run_quota;
 mod serve;
 mod server;
-mod server_builder;
 mod settings;
-mod sse;
-mod sse_frames;
+mod streams;
 mod telemetry;
 
 pub use axum;
@@ -105,7 +77,6 @@ pub use error::ConfigError;
 pub use inbox::ActionChange;
 #[cfg(feature = "webhooks")]
 pub use inbox::Webhook;
-pub use public::{PublicEvents, ToPublic};
 #[cfg(feature = "a2a-client")]
 #[cfg_attr(docsrs, doc(cfg(feature = "a2a-client")))]
 pub use remote_agent::RemoteAgent;
@@ -113,6 +84,7 @@ pub use routes::router;
 pub use rules::OperatorRules;
 pub use serve::serve;
 pub use server::Server;
-pub use server_builder::ServerBuilder;
+pub use server::builder::ServerBuilder;
 pub use settings::{CustomSetting, LlmConfig, SessionSettings, SettingKind};
-pub use sse::sse;
+pub use streams::public::{PublicEvents, ToPublic};
+pub use streams::sse::sse;

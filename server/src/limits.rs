@@ -1,4 +1,12 @@
-//! [`Limits`]: the resource limits of clients, by default and as configured.
+//! The resource limits of clients. [`Limits`] has their values, by default and as configured; each
+//! file below enforces one of them.
+
+pub(crate) mod body_limit;
+pub(crate) mod bounded_reads;
+pub(crate) mod daily_budget;
+pub(crate) mod long_reads;
+pub(crate) mod quota;
+pub(crate) mod run_quota;
 
 use std::time::Duration;
 

@@ -33,13 +33,13 @@ pub(crate) use self::open_session::{Lease, LeaseGuard};
 pub(crate) use self::slots::Parts;
 use self::slots::{Slot, SlotGuard, Slots};
 use self::watch::watch;
-use crate::backlog::SharedBacklog;
 use crate::error::{ApiError, ErrorKind};
-use crate::metrics::Source;
-use crate::observer::Observer;
-use crate::quota::Client;
-use crate::run_quota::RunPermit;
+use crate::limits::quota::Client;
+use crate::limits::run_quota::RunPermit;
 use crate::settings::SessionSettings;
+use crate::streams::backlog::SharedBacklog;
+use crate::telemetry::metrics::Source;
+use crate::telemetry::observer::Observer;
 
 /// The time after which an unused session is closed. It may stay open for up to twice as long.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,10 +1,6 @@
 //! [`router`]: all routes.
 
-mod a2a;
-mod ag_ui;
-mod agent_chat;
 mod agents;
-mod ai_sdk;
 mod audit;
 mod event_streams;
 mod events;
@@ -13,10 +9,10 @@ mod inbox;
 #[cfg(feature = "long-term")]
 mod memory;
 mod metrics;
-mod openai;
 mod openapi;
 mod page;
 mod page_query;
+mod protocols;
 mod search;
 mod sessions;
 
@@ -25,15 +21,14 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 
-pub(crate) use self::a2a::is_card as is_agent_card;
 pub(crate) use self::health::is_health_path;
-pub(crate) use self::openai::error_form;
 pub(crate) use self::page::is_file as is_page_file;
-pub(crate) use self::sessions::SessionId;
-use crate::body_limit::limit_bodies;
+pub(crate) use self::protocols::a2a::is_card as is_agent_card;
+pub(crate) use self::protocols::openai::error_form;
+use crate::access::refusal_log::log_refusals;
 use crate::error::{ApiError, ErrorKind};
-use crate::long_reads::{LongReads, bound_long_reads};
-use crate::refusal_log::log_refusals;
+use crate::limits::body_limit::limit_bodies;
+use crate::limits::long_reads::{LongReads, bound_long_reads};
 use crate::server::Server;
 
 /// Returns all routes, for nesting into an axum app. Bodies are bounded and must be JSON.
@@ -97,11 +92,11 @@ pub fn router(server: Server) -> Router {
     let shared = server.shared();
     let workers = shared.cluster.router(shared.users.is_empty());
     Router::new()
-        .merge(a2a::routes())
-        .merge(agent_chat::routes())
-        .merge(ag_ui::routes())
+        .merge(protocols::a2a::routes())
+        .merge(protocols::agent_chat::routes())
+        .merge(protocols::ag_ui::routes())
         .merge(agents::routes())
-        .merge(ai_sdk::routes())
+        .merge(protocols::ai_sdk::routes())
         .merge(long_reads)
         .merge(sessions::routes())
         .merge(events::routes())
@@ -109,7 +104,7 @@ pub fn router(server: Server) -> Router {
         .merge(health::routes())
         .merge(inbox::routes())
         .merge(metrics::routes())
-        .merge(openai::routes())
+        .merge(protocols::openai::routes())
         .merge(openapi::routes())
         .merge(page::routes())
         .fallback(no_route)

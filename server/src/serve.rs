@@ -2,6 +2,7 @@
 
 mod access_log;
 mod connection;
+mod guard;
 mod refused;
 mod requests;
 mod response_body;
@@ -23,9 +24,9 @@ use tokio_util::task::TaskTracker;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use self::connection::{Connection, Scope};
+use self::guard::Guard;
 use self::refused::{RefusedConnections, refuse};
-use crate::guard::{self, Guard};
-use crate::quota::{Client, Quota};
+use crate::limits::quota::{Client, Quota};
 use crate::routes::{error_form, router};
 use crate::server::Server;
 

@@ -1,4 +1,10 @@
-//! [`Server`]: the state shared by all routes.
+//! [`Server`]: the state shared by all routes. Below it are its builder, its readiness and its
+//! shutdown.
+
+pub(crate) mod builder;
+pub(crate) mod drain;
+mod origin;
+pub(crate) mod readiness;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -12,23 +18,23 @@ use loopwright_core::agent::Principal;
 use loopwright_memory::long_term::LongTerm;
 use tokio::sync::Semaphore;
 
+use self::drain::Drain;
+use self::readiness::Readiness;
 use crate::access::{AccessPolicy, Users};
 use crate::agents::Agents;
 use crate::cluster::ClusterLink;
-use crate::daily_budget::DailyBudget;
-use crate::drain::Drain;
-use crate::event_streams::EventStreams;
-use crate::histories::Histories;
 #[cfg(feature = "webhooks")]
 use crate::inbox::WebhookSender;
 use crate::inbox::{ActionWatch, OnAction, Reporter};
 use crate::limits::Limits;
+use crate::limits::daily_budget::DailyBudget;
+use crate::limits::run_quota::RunQuota;
 use crate::live::LiveSessions;
-use crate::log_reader::LogBacklogs;
-use crate::metrics::Metrics;
-use crate::readiness::Readiness;
-use crate::run_quota::RunQuota;
+use crate::streams::event_streams::EventStreams;
+use crate::streams::histories::Histories;
+use crate::streams::log_reader::LogBacklogs;
 use crate::telemetry::ServerTelemetry;
+use crate::telemetry::metrics::Metrics;
 
 /// The state shared by all routes: agents, sessions, limits and metrics. Clones share it.
 ///

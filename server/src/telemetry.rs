@@ -1,5 +1,8 @@
-//! [`ServerTelemetry`]: OpenTelemetry, if the host has set it up. Without the feature `otel` it
-//! does nothing.
+//! Metrics and traces, derived from the events of sessions. [`ServerTelemetry`] is OpenTelemetry,
+//! if the host has set it up. Without the feature `otel` it does nothing.
+
+pub(crate) mod metrics;
+pub(crate) mod observer;
 
 use std::sync::Arc;
 

@@ -13,9 +13,9 @@ use loopwright_core::log::{DecisionRecord, MemoryError, PendingAction, SessionIn
 
 use super::caller::Caller;
 use super::name::check_name;
+use super::path::SessionId;
 use super::policy::Access;
 use crate::error::{ApiError, ErrorKind};
-use crate::routes::SessionId;
 use crate::server::Server;
 use crate::settings::SessionSettings;
 

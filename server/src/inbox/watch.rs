@@ -15,7 +15,7 @@ use loopwright_core::message::CallId;
 use tokio::sync::{Mutex, Notify, broadcast};
 
 use super::change::ActionChange;
-use crate::drain::Drain;
+use crate::server::drain::Drain;
 
 /// The interval of searches for changes by other processes.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);

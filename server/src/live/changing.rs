@@ -9,8 +9,8 @@ use loopwright_core::message::MessageId;
 
 use super::releasing::{Releasing, during_a_run};
 use super::{LiveSessions, OpenSession, Parts, check_is_root, new_id};
-use crate::daily_budget::DailyBudget;
 use crate::error::{ApiError, ErrorKind};
+use crate::limits::daily_budget::DailyBudget;
 use crate::settings::{SessionSettings, SettingsChange};
 
 /// An operation that needs an idle session, as named in errors.

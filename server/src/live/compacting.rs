@@ -10,7 +10,7 @@ use loopwright_core::message::InputId;
 
 use super::LiveSessions;
 use crate::error::ApiError;
-use crate::quota::Client;
+use crate::limits::quota::Client;
 
 impl LiveSessions {
     /// Compacts a session, and returns the compactions from its log.

@@ -8,9 +8,9 @@ use loopwright_core::{AgentHandle, SessionStore};
 use loopwright_memory::long_term::{DISTIL_COMMAND, is_distil_due};
 
 use crate::agents::Agents;
-use crate::daily_budget::DailyBudget;
 use crate::error::ApiError;
-use crate::run_quota::{RunPermit, RunQuota};
+use crate::limits::daily_budget::DailyBudget;
+use crate::limits::run_quota::{RunPermit, RunQuota};
 use crate::settings::SessionSettings;
 
 /// Starts a run that distils facts, and returns its permit. Returns `None` if there is nothing to

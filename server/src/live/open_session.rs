@@ -8,8 +8,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::backlog::SharedBacklog;
-use crate::run_quota::Run;
+use crate::limits::run_quota::Run;
+use crate::streams::backlog::SharedBacklog;
 
 /// An open session.
 pub(super) struct OpenSession {

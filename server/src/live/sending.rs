@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{Lease, LiveSessions, Parts, is_end};
 use crate::error::{ApiError, ErrorKind};
-use crate::quota::Client;
+use crate::limits::quota::Client;
 use crate::settings::SessionSettings;
 
 /// The polling interval for the receipt of a posted input.

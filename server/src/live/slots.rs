@@ -16,13 +16,13 @@ use super::distil;
 use super::open_session::OpenSession;
 use crate::agents::Agents;
 use crate::cluster::ClusterLink;
-use crate::daily_budget::DailyBudget;
-use crate::drain::Drain;
 use crate::error::{ApiError, ErrorKind};
 use crate::inbox::ActionWatch;
-use crate::metrics::Metrics;
-use crate::run_quota::RunQuota;
+use crate::limits::daily_budget::DailyBudget;
+use crate::limits::run_quota::RunQuota;
+use crate::server::drain::Drain;
 use crate::telemetry::ServerTelemetry;
+use crate::telemetry::metrics::Metrics;
 
 /// The parts of the server that sessions use.
 pub(crate) struct Parts {

@@ -6,8 +6,8 @@ use loopwright_core::{AgentEvent, EventStream};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::inbox::ActionWatch;
-use crate::observer::Observer;
 use crate::telemetry::ExportedSession;
+use crate::telemetry::observer::Observer;
 
 /// Observes all events of a session until it ends. Calls `close_unused` at each interval.
 pub(super) async fn watch(

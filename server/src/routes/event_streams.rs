@@ -23,13 +23,13 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::access::{Caller, Read, check_session};
-use crate::encoded_events::EncodedEvent;
 use crate::error::{ApiError, ErrorKind};
-use crate::event_streams::{Change, ChangeableStream, Follow};
-use crate::feed::Feed;
 use crate::json::JsonBody;
 use crate::server::Server;
-use crate::sse_frames::{DrainedFrames, SseFrame};
+use crate::streams::encoded_events::EncodedEvent;
+use crate::streams::event_streams::{Change, ChangeableStream, Follow};
+use crate::streams::feed::Feed;
+use crate::streams::sse_frames::{DrainedFrames, SseFrame};
 
 /// Maximum number of feeds of a stream.
 const MAX_FEEDS: usize = 1_000;
@@ -240,7 +240,7 @@ mod tests {
     use loopwright_core::message::{MessageId, RunId};
 
     use super::*;
-    use crate::encoded_events::EncodedEvents;
+    use crate::streams::encoded_events::EncodedEvents;
 
     /// C278: The frame conforms to its schema.
     #[test]

@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::access::{Read, SessionFor};
-use crate::backlog::Start;
 use crate::error::{ApiError, ErrorKind};
-use crate::feed::Feed;
 use crate::json::MAX_POSITION;
 use crate::server::Server;
-use crate::sse_frames::{DrainedFrames, SseFrame};
+use crate::streams::backlog::Start;
+use crate::streams::feed::Feed;
+use crate::streams::sse_frames::{DrainedFrames, SseFrame};
 
 /// The start of a reader's stream.
 #[derive(Deserialize, JsonSchema)]

@@ -19,7 +19,7 @@ use crate::access::{Caller, may_audit, may_see};
 use crate::error::ApiError;
 use crate::inbox::{ActionChange, Subscription};
 use crate::server::Server;
-use crate::sse_frames::{DrainedFrames, SseFrame};
+use crate::streams::sse_frames::{DrainedFrames, SseFrame};
 
 pub(crate) fn routes() -> Router<Server> {
     Router::new().route("/api/inbox/events", get(events))

@@ -4,7 +4,6 @@
 mod actions;
 mod bodies;
 mod list;
-mod path;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -22,12 +21,11 @@ pub(crate) use self::bodies::{
 };
 use self::bodies::{Queue, Setup, input_id};
 pub(crate) use self::list::SessionList;
-pub(crate) use self::path::SessionId;
 use crate::access::{Caller, Change, Delete, Read, SessionFor, check_create};
 use crate::error::{ApiError, ErrorKind};
 use crate::inputs::{check_budget, check_content};
 use crate::json::JsonBody;
-use crate::quota::Client;
+use crate::limits::quota::Client;
 use crate::server::Server;
 use crate::settings::{SessionSettings, SettingsChange};
 

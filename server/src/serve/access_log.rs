@@ -8,8 +8,8 @@ use axum::response::Response;
 use tokio::time::Instant;
 
 use crate::error::ApiError;
-use crate::observer::enum_name;
 use crate::server::Server;
+use crate::telemetry::observer::enum_name;
 
 /// Logs a request without its query when the head of its response is ready, and counts it.
 pub(super) async fn log(State(server): State<Server>, request: Request, next: Next) -> Response {

@@ -22,13 +22,13 @@ use super::requests::Requests;
 use super::response_body::ResponseBody;
 use super::stream_executor::StreamExecutor;
 use super::write_timeout::{WRITE_TIMEOUT, with_write_timeout};
-use crate::drain::Drain;
 use crate::error::{ApiError, ErrorKind};
-use crate::metrics::Metrics;
-use crate::observer::enum_name;
-use crate::quota::{Client, Permit, Quota};
+use crate::limits::quota::{Client, Permit, Quota};
 use crate::routes::is_health_path;
 use crate::rules::OperatorRules;
+use crate::server::drain::Drain;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::observer::enum_name;
 
 /// Timeout for the head of a request, and for a connection without requests in progress.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);

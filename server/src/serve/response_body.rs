@@ -9,7 +9,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use super::requests::RequestGuard;
 use super::stream_executor::{Progress, progress};
-use crate::quota::Permit;
+use crate::limits::quota::Permit;
 
 /// Maximum size of a part for an HTTP/2 connection, which keeps a part until the client has room
 /// for it.

@@ -5,11 +5,11 @@ use serde_json::json;
 
 use super::document::Document;
 use super::operations::{BAD_BODY, BUSY, DRAINING, NO_SESSION};
-use crate::event_streams::Change;
 use crate::json::MAX_POSITION;
 use crate::routes::event_streams::StreamFrame;
 use crate::routes::events::{History, MAX_PAGE_EVENTS, PAGE_EVENTS};
 use crate::routes::inbox::InboxFrame;
+use crate::streams::event_streams::Change;
 
 /// Adds the operations to the document.
 pub(super) fn describe(document: &mut Document) {

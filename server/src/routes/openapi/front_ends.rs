@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::document::Document;
 use super::operations::{BAD_BODY, BUSY, DRAINING, NOT_ALLOWED};
-use crate::routes::ai_sdk::UiMessages;
+use crate::routes::protocols::ai_sdk::UiMessages;
 use crate::routes::sessions::{AbortBody, AcceptedInput};
 
 const NO_AGENT: (u16, &str) = (404, "There is no such agent.");

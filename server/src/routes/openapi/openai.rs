@@ -6,7 +6,7 @@ use loopwright_protocols::openai::{
 
 use super::document::Document;
 use super::operations::{BUSY, DRAINING};
-use crate::routes::openai::{Model, ModelPage};
+use crate::routes::protocols::openai::{Model, ModelPage};
 
 const BAD_BODY: (u16, &str) = (400, "The body is not valid; `param` says where.");
 const BAD_TOKEN: (u16, &str) = (401, "The token is missing or wrong.");

@@ -4,19 +4,19 @@ use loopwright_core::pattern::Question;
 use serde_json::json;
 
 use super::document::Document;
-use crate::frames::Frame;
 use crate::json::MAX_POSITION;
-use crate::routes::agent_chat::ChatRequest;
 use crate::routes::audit::Decisions;
 use crate::routes::health::Health;
 #[cfg(feature = "long-term")]
 use crate::routes::memory::{FactList, Forgotten};
+use crate::routes::protocols::agent_chat::ChatRequest;
 use crate::routes::sessions::{
     AbortBody, AcceptedInput, ActionPreview, Actions, CompactBody, Compacted, ContinueBody,
     CreatedSession, DecisionBody, ForkBody, MessageBody, Messages, SessionList, SessionStatus,
     SteerBody,
 };
 use crate::settings::{SessionSettings, SettingsChange};
+use crate::streams::frames::Frame;
 
 pub(super) const BAD_BODY: (u16, &str) = (400, "The body is not valid; `path` says where.");
 pub(super) const NO_SESSION: (u16, &str) = (404, "There is no such session.");

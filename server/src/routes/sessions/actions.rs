@@ -17,12 +17,12 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::bodies::{AcceptedInput, input_id};
-use super::path::{CallPath, SessionId};
+use crate::access::path::{CallPath, SessionId};
 use crate::access::{Caller, Read, check_session, may_see};
 use crate::error::{ApiError, ErrorKind};
 use crate::inputs::resolve_action;
 use crate::json::JsonBody;
-use crate::quota::Client;
+use crate::limits::quota::Client;
 use crate::routes::page_query::{cursor, limit};
 use crate::server::Server;
 use crate::settings::SessionSettings;

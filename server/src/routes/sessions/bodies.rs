@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agents::Agents;
 use crate::error::{ApiError, ErrorKind};
-use crate::images::{self, ImageBody};
+use crate::inputs::images::{self, ImageBody};
 use crate::json::NOT_BLANK;
 use crate::settings::{MAX_NAME_CHARS, SessionSettings};
 

@@ -15,15 +15,15 @@ use loopwright_protocols::{Awaited, Encode, ShownRuns};
 use serde_json::json;
 
 use crate::access::Caller;
-use crate::backlog::{RunStart, Start};
-use crate::conversation::{Conversation, Participant, no_conversation};
 use crate::error::ApiError;
 use crate::json::{JsonBody, JsonBytes};
-use crate::protocol_stream::{ProtocolStream, complete, send_all};
-use crate::quota::Client;
+use crate::limits::quota::Client;
 use crate::routes::sessions::{AbortBody, AcceptedInput};
 use crate::server::Server;
 use crate::settings::SessionSettings;
+use crate::streams::backlog::{RunStart, Start};
+use crate::streams::conversation::{Conversation, Participant, no_conversation};
+use crate::streams::protocol_stream::{ProtocolStream, complete, send_all};
 
 pub(crate) fn routes() -> Router<Server> {
     Router::new()

@@ -15,13 +15,13 @@ use loopwright_core::log::{MemoryError, SessionInfo, SessionLog};
 use loopwright_core::message::{InputId, RunId};
 use sha2::{Digest, Sha256};
 
+use super::backlog::Start;
+use super::feed::Feed;
+use crate::access::path::SessionId;
 use crate::access::{Caller, Change, Read, check_create, check_session};
-use crate::backlog::Start;
 use crate::error::{ApiError, ErrorKind};
-use crate::feed::Feed;
 use crate::inputs::{check_budget, check_content, resolve_action};
-use crate::quota::Client;
-use crate::routes::SessionId;
+use crate::limits::quota::Client;
 use crate::server::Server;
 use crate::settings::SessionSettings;
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::backlog::Start;
+use super::backlog::Start;
 use crate::error::{ApiError, ErrorKind};
 use crate::json::{MAX_POSITION, position};
 

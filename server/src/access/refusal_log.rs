@@ -8,9 +8,9 @@ use axum::response::Response;
 
 use crate::access::caller_of;
 use crate::error::{ApiError, ErrorKind};
-use crate::observer::enum_name;
-use crate::quota::Client;
+use crate::limits::quota::Client;
 use crate::server::Server;
+use crate::telemetry::observer::enum_name;
 
 /// Warns of requests that are forbidden, exceed a quota, or are too large. It runs inside the
 /// layers that identify the caller, including a host's layers.

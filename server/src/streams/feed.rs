@@ -18,14 +18,14 @@ use loopwright_core::EventStream;
 use loopwright_core::event::{Envelope, StreamEnd};
 use tokio::time::Instant;
 
-use crate::backlog::{Missed, Start};
+use super::backlog::{Missed, Start};
+use super::encoded_events::{EncodedEvent, EncodedEvents};
+use super::log_reader::LogReader;
+use super::sse::Numbering;
 use crate::cluster::PeerEvents;
-use crate::encoded_events::{EncodedEvent, EncodedEvents};
 use crate::error::ApiError;
 use crate::live::{Lease, LeaseGuard};
-use crate::log_reader::LogReader;
 use crate::server::Server;
-use crate::sse::Numbering;
 
 /// The interval between questions to the cluster for the worker that has a session open.
 const OWNER_INTERVAL: Duration = Duration::from_millis(500);

@@ -20,15 +20,15 @@ use loopwright_protocols::{Awaited, Encode, Progress, RpcError, ShownRuns};
 use serde_json::{Value, json};
 
 use crate::access::Caller;
-use crate::backlog::{RunStart, Start};
-use crate::conversation::{Conversation, Participant};
 use crate::error::{ApiError, ErrorKind};
-use crate::feed::Feed;
 use crate::json::JsonBytes;
-use crate::protocol_stream::{ProtocolStream, complete, send_all};
-use crate::quota::Client;
+use crate::limits::quota::Client;
 use crate::server::Server;
 use crate::settings::SessionSettings;
+use crate::streams::backlog::{RunStart, Start};
+use crate::streams::conversation::{Conversation, Participant};
+use crate::streams::feed::Feed;
+use crate::streams::protocol_stream::{ProtocolStream, complete, send_all};
 
 /// The name of the version header, and the supported version.
 const VERSION: (&str, &str) = ("a2a-version", "1.0");

@@ -26,11 +26,11 @@ use crate::access::Caller;
 use crate::agents::ChatOptions;
 use crate::error::{ApiError, ErrorKind};
 use crate::json::JsonBytes;
-use crate::quota::Client;
-use crate::request_run::{CutOff, Encoder, RequestRun, RunRequest};
+use crate::limits::quota::Client;
 use crate::server::Server;
 use crate::settings::SessionSettings;
-use crate::sse_frames::SseFrame;
+use crate::streams::request_run::{CutOff, Encoder, RequestRun, RunRequest};
+use crate::streams::sse_frames::SseFrame;
 
 /// The header that stops the official clients from repeating a run, whose calls can have had
 /// effects.

@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::request_run::{CutOff, Encoder};
-use crate::sse_frames::SseFrame;
+use super::request_run::{CutOff, Encoder};
+use super::sse_frames::SseFrame;
 
 /// An event of a run, as a line of JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

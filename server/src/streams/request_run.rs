@@ -15,16 +15,16 @@ use loopwright_core::{AgentHandle, EventStream, Memory, RunContext};
 use loopwright_protocols::RunFailure;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
+use super::sse_frames::{SseFrame, response};
 use crate::access::{Caller, check_create};
 use crate::agents::ChatOptions;
 use crate::error::{ApiError, ErrorKind};
-use crate::metrics::{OpenStream, Source};
-use crate::observer::Observer;
-use crate::quota::{Client, Permit};
-use crate::run_quota::RunPermit;
+use crate::limits::quota::{Client, Permit};
+use crate::limits::run_quota::RunPermit;
 use crate::server::Server;
 use crate::settings::SessionSettings;
-use crate::sse_frames::{SseFrame, response};
+use crate::telemetry::metrics::{OpenStream, Source};
+use crate::telemetry::observer::Observer;
 
 /// The input of a run.
 pub(crate) struct RunRequest {

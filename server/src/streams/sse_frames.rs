@@ -13,9 +13,9 @@ use serde::Serialize;
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use crate::metrics::OpenStream;
+use super::sse::HEARTBEAT_INTERVAL;
 use crate::server::Shared;
-use crate::sse::HEARTBEAT_INTERVAL;
+use crate::telemetry::metrics::OpenStream;
 
 /// Maximum size of JSON that is copied into a frame.
 const MAX_COPIED_BYTES: usize = 1024;

@@ -12,12 +12,12 @@ use loopwright_core::message::CallId;
 use loopwright_protocols::{Awaited, Encode, Progress};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use crate::backlog::{RunStart, Start};
-use crate::conversation::Conversation;
+use super::backlog::{RunStart, Start};
+use super::conversation::Conversation;
+use super::feed::Feed;
+use super::sse_frames::{SseFrame, response};
 use crate::error::ApiError;
-use crate::feed::Feed;
-use crate::metrics::OpenStream;
-use crate::sse_frames::{SseFrame, response};
+use crate::telemetry::metrics::OpenStream;
 
 /// A stream of protocol events for runs of a session.
 pub(crate) struct ProtocolStream<E: Encode> {

@@ -8,7 +8,7 @@ use loopwright_core::SessionStore;
 use loopwright_core::event::Envelope;
 use loopwright_core::log::MemoryError;
 
-use crate::backlog::{Missed, SharedBacklog, Start};
+use super::backlog::{Missed, SharedBacklog, Start};
 use crate::error::ApiError;
 
 /// The polling interval of the log.

@@ -14,7 +14,7 @@ use loopwright_core::message::{AssistantMessage, CallId};
 use tokio::time::Instant;
 use tracing::{Span, field};
 
-use crate::metrics::{Metrics, Source};
+use super::metrics::{Metrics, Source};
 
 /// An observer that counts and traces the events of one session, from the first one on.
 pub(crate) struct Observer {

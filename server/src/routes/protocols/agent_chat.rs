@@ -12,11 +12,11 @@ use axum::routing::post;
 pub(crate) use self::request::ChatRequest;
 use crate::access::Caller;
 use crate::error::ApiError;
-use crate::frames::Frames;
 use crate::json::JsonBody;
-use crate::quota::Client;
-use crate::request_run::RequestRun;
+use crate::limits::quota::Client;
 use crate::server::Server;
+use crate::streams::frames::Frames;
+use crate::streams::request_run::RequestRun;
 
 pub(crate) fn routes() -> Router<Server> {
     Router::new().route("/api/agent-chat", post(chat))

@@ -7,8 +7,8 @@ use super::history::{Entry, log_entries};
 use crate::agents::ChatOptions;
 use crate::error::ApiError;
 use crate::json::{NOT_BLANK, or_default};
-use crate::request_run::RunRequest;
 use crate::settings::{CustomValues, LlmConfig, SessionSettings, custom_values};
+use crate::streams::request_run::RunRequest;
 
 /// Maximum number of entries of a history.
 const MAX_ENTRIES: usize = 10_000;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use loopwright_core::AgentHandle;
 use tokio::runtime::Handle;
 
+use super::quota::{Client, Permit, Quota};
 use crate::error::{ApiError, ErrorKind};
-use crate::quota::{Client, Permit, Quota};
 
 /// The time that a client with too many runs waits for one of them to end.
 const RELEASE_WAIT: Duration = Duration::from_millis(50);

@@ -16,17 +16,17 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::access::Caller;
-use crate::backlog::{RunStart, Start};
-use crate::conversation::{Conversation, Participant, no_conversation};
 use crate::error::ApiError;
-use crate::feed::Feed;
 use crate::json::{JsonBody, JsonBytes};
-use crate::protocol_stream::{ProtocolStream, complete, send_all};
-use crate::quota::Client;
+use crate::limits::quota::Client;
 use crate::routes::sessions::{AbortBody, AcceptedInput};
 use crate::server::Server;
 use crate::settings::SessionSettings;
-use crate::sse_frames::SseFrame;
+use crate::streams::backlog::{RunStart, Start};
+use crate::streams::conversation::{Conversation, Participant, no_conversation};
+use crate::streams::feed::Feed;
+use crate::streams::protocol_stream::{ProtocolStream, complete, send_all};
+use crate::streams::sse_frames::SseFrame;
 
 /// The data after the last chunk.
 const DONE: &str = "[DONE]";

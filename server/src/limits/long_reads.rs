@@ -7,8 +7,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 
+use super::quota::{Client, Quota};
 use crate::error::{ApiError, ErrorKind};
-use crate::quota::{Client, Quota};
 
 /// Maximum number of requests that run at a time. Others wait in order of arrival.
 const MAX_RUNNING: usize = 2;

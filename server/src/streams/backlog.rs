@@ -10,9 +10,9 @@ use loopwright_core::log::{Follower, LogEntry, MemoryError};
 use loopwright_core::message::{CallId, InputId, RunId};
 use tokio::time::Instant;
 
-use crate::encoded_events::{self, EncodedEvents};
+use super::encoded_events::{self, EncodedEvents};
+use super::open_work::OpenWork;
 use crate::error::{ApiError, ErrorKind};
-use crate::open_work::OpenWork;
 
 /// The state that the readers of a session share, alive while a reader needs it.
 #[derive(Clone, Default)]

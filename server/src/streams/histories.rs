@@ -13,7 +13,7 @@ use loopwright_core::event::Envelope;
 use loopwright_core::log::MemoryError;
 use tokio::time::Instant;
 
-use crate::backlog::Events;
+use super::backlog::Events;
 
 /// Maximum number of sessions kept. Each takes about as much memory as its log.
 const MAX_SESSIONS: usize = 2;

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use loopwright_protocols::openai::ErrorBody;
 
 use crate::error::{ApiError, ErrorKind};
-use crate::observer::enum_name;
+use crate::telemetry::observer::enum_name;
 
 /// Converts errors of `/v1/…` to the format of the API. The official clients take the message from
 /// it. They derive the class of their exception from the status.

@@ -11,33 +11,33 @@ use loopwright_core::agent::{Budget, Principal};
 use loopwright_memory::long_term::LongTerm;
 use tokio::sync::Semaphore;
 
+use super::drain::Drain;
+use super::origin::read_origin;
+use super::readiness::Readiness;
 #[cfg(feature = "jwt")]
 use crate::access::JwtUsers;
 use crate::access::{AccessPolicy, Caller, OwnerPolicy, TokenDigest, Users};
 use crate::agents::{AgentFactory, Agents, Models, SystemPrompt};
-use crate::bounded_reads::BoundedReads;
 use crate::cluster::ClusterLink;
 #[cfg(feature = "cluster")]
 use crate::cluster::ClusterSettings;
-use crate::daily_budget::DailyBudget;
-use crate::drain::Drain;
 use crate::error::ConfigError;
-use crate::event_streams::EventStreams;
-use crate::histories::Histories;
 use crate::inbox::{ActionChange, ActionWatch, OnAction};
 #[cfg(feature = "webhooks")]
 use crate::inbox::{Webhook, WebhookSender};
+use crate::limits::bounded_reads::BoundedReads;
+use crate::limits::daily_budget::DailyBudget;
+use crate::limits::run_quota::RunQuota;
 use crate::limits::{self, Limits};
 use crate::live::{LiveSessions, Parts};
-use crate::log_reader::LogBacklogs;
-use crate::metrics::Metrics;
-use crate::origin::read_origin;
-use crate::readiness::Readiness;
 use crate::rules::OperatorRules;
-use crate::run_quota::RunQuota;
 use crate::server::{Server, Shared};
 use crate::settings::{CustomSetting, SessionSettings};
+use crate::streams::event_streams::EventStreams;
+use crate::streams::histories::Histories;
+use crate::streams::log_reader::LogBacklogs;
 use crate::telemetry::ServerTelemetry;
+use crate::telemetry::metrics::Metrics;
 
 /// Builder for a [`Server`].
 #[must_use = "call build()"]
