@@ -1,4 +1,8 @@
-//! Facts about models: a built-in list, and files that add to it.
+//! Facts about models: a built-in list, and files that add to it. Below it are the providers, and
+//! the selection of a model.
+
+pub(crate) mod detect;
+pub(crate) mod provider;
 
 use std::collections::BTreeMap;
 use std::fmt;

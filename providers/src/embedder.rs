@@ -10,12 +10,12 @@ use loopwright_core::retrieval::{Embedder, RetrievalError};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::builder::OpenAiChatBuilder;
+use crate::decorators::retry_rule::RetryRule;
+use crate::http::key::Secret;
+use crate::http::transport::{Address, ResponseBody};
+use crate::http::unexpected_body::{UnexpectedBody, without_blanks};
 use crate::http::{Http, Target};
-use crate::key::Secret;
-use crate::retry_rule::RetryRule;
-use crate::transport::{Address, ResponseBody};
-use crate::unexpected_body::{UnexpectedBody, without_blanks};
+use crate::model::builder::OpenAiChatBuilder;
 
 /// The maximum number of texts in one request. Most servers allow more, but not all.
 const MAX_BATCH: usize = 128;

@@ -1,4 +1,14 @@
-//! HTTP for models: a POST with a key, answered by an event stream or an error.
+//! HTTP for models: a POST with a key, answered by an event stream or an error. Below it are the
+//! clients, keys, errors, and the parser of event streams.
+
+pub(crate) mod address_filter;
+pub(crate) mod endpoint;
+pub(crate) mod failure;
+pub(crate) mod key;
+mod retry_after;
+pub(crate) mod sse;
+pub(crate) mod transport;
+pub(crate) mod unexpected_body;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,11 +23,11 @@ use loopwright_core::agent::TraceContext;
 use loopwright_core::model::{ModelError, ModelErrorKind};
 use reqwest::{NoProxy, Proxy, Url};
 
-use crate::address_filter::AddressFilter;
-use crate::endpoint::Endpoint;
-use crate::key::{KeySource, Secret, hide};
-use crate::transport::{Address, ResponseBody, Transport, TransportError, TransportErrorKind};
-use crate::unexpected_body::UnexpectedBody;
+use self::address_filter::AddressFilter;
+use self::endpoint::Endpoint;
+use self::key::{KeySource, Secret, hide};
+use self::transport::{Address, ResponseBody, Transport, TransportError, TransportErrorKind};
+use self::unexpected_body::UnexpectedBody;
 
 /// The maximum number of bytes read from an error body.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;

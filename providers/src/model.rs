@@ -1,4 +1,10 @@
-//! A model behind an address: one adapter for every wire format.
+//! A model behind an address: one adapter for every wire format. Below it are its builder, and the
+//! stream of one reply.
+
+pub(crate) mod builder;
+mod prompt_truncation;
+pub(crate) mod reply_body;
+mod reply_stream;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,13 +13,13 @@ use futures::stream::{self, BoxStream, StreamExt};
 use loopwright_core::ChatModel;
 use loopwright_core::model::{ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
 
-use crate::anthropic::Messages;
-use crate::codec::{Settings, WireFormat};
-use crate::gemini::GenerateContent;
+use self::reply_stream::ReplyStream;
+use crate::formats::anthropic::Messages;
+use crate::formats::codec::{Settings, WireFormat};
+use crate::formats::gemini::GenerateContent;
+use crate::formats::openai_chat::ChatCompletions;
+use crate::formats::openai_responses::Responses;
 use crate::http::{Http, Target};
-use crate::openai_chat::ChatCompletions;
-use crate::openai_responses::Responses;
-use crate::reply_stream::ReplyStream;
 
 /// A model behind a Chat Completions endpoint, of OpenAI or another server.
 ///

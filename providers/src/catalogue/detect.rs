@@ -10,17 +10,17 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde::Deserialize;
 
-use crate::anthropic::Messages;
-use crate::builder::ModelBuilder;
+use super::provider::{PROVIDERS, Provider, with_path};
 use crate::catalogue::{Catalogue, ModelFacts, Wire};
-use crate::codec::WireFormat;
-use crate::endpoint::Endpoint;
-use crate::gemini::GenerateContent;
+use crate::formats::anthropic::Messages;
+use crate::formats::codec::WireFormat;
+use crate::formats::gemini::GenerateContent;
+use crate::formats::openai_chat::ChatCompletions;
+use crate::formats::openai_responses::Responses;
+use crate::http::endpoint::Endpoint;
 use crate::http::{Http, Target};
+use crate::model::builder::ModelBuilder;
 use crate::offline::Offline;
-use crate::openai_chat::ChatCompletions;
-use crate::openai_responses::Responses;
-use crate::provider::{PROVIDERS, Provider, with_path};
 
 /// The maximum time that a local server may take to list its models.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);

@@ -1,7 +1,7 @@
 //! Tests of the catalogue.
 
+use super::provider::Provider;
 use super::*;
-use crate::provider::Provider;
 
 fn refused(list: &str) -> String {
     let mut catalogue = Catalogue::built_in();

@@ -10,8 +10,8 @@ use futures::stream::{BoxStream, Stream, StreamExt};
 use loopwright_core::ChatModel;
 use loopwright_core::model::{ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
 
-use crate::emitted::Emitted;
-use crate::endpoint::cut_short;
+use super::emitted::Emitted;
+use crate::http::endpoint::cut_short;
 
 /// Kinds of error that may not affect another model: of the server, the connection, the key or the
 /// account.

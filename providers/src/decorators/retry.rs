@@ -11,9 +11,9 @@ use loopwright_core::ChatModel;
 use loopwright_core::model::{ChatRequest, ModelEvent, ModelInfo, RetryNotice};
 use tokio::time::Sleep;
 
-use crate::emitted::Emitted;
-use crate::endpoint::cut_short;
-use crate::retry_rule::{Delays, RetryRule};
+use super::emitted::Emitted;
+use super::retry_rule::{Delays, RetryRule};
+use crate::http::endpoint::cut_short;
 
 /// A model whose requests are retried after a
 /// [retryable](loopwright_core::model::ModelError::is_retryable) error: a rate limit, an overloaded

@@ -7,7 +7,7 @@ use loopwright_core::message::{MessageId, UserMessage};
 use loopwright_core::model::{ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
 use loopwright_core::{ChatModel, Message};
 
-use crate::emitted::Emitted;
+use super::emitted::Emitted;
 
 /// A model that is asked again when the server could not use its reply
 /// ([`ModelErrorKind::Malformed`]), for example a call with invalid JSON. The model receives the

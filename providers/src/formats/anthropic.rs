@@ -46,8 +46,8 @@ use std::sync::Arc;
 
 use loopwright_core::model::ChatRequest;
 
-use crate::codec::{KeyHeader, WireFormat};
-use crate::endpoint::Endpoint;
+use super::codec::{KeyHeader, WireFormat};
+use crate::http::endpoint::Endpoint;
 
 pub use decode::Decoder;
 pub use encode::encode;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use loopwright_core::model::{ChatRequest, ModelEvent};
 use serde_json::{Map, Value};
 
-use crate::endpoint::Endpoint;
+use crate::http::endpoint::Endpoint;
 
 /// A wire format: the address, headers and encoding of requests, and the decoding of replies.
 ///

@@ -6,8 +6,8 @@ use std::time::SystemTime;
 use loopwright_core::model::{ModelError, ModelErrorKind};
 use reqwest::header::HeaderMap;
 
-use crate::failure::{Failure, text_of};
-use crate::unexpected_body::{UnexpectedBody, without_blanks};
+use super::failure::{Failure, text_of};
+use super::unexpected_body::{UnexpectedBody, without_blanks};
 
 /// The maximum length of an unreadable payload within an error.
 const MAX_EXCERPT_CHARS: usize = 120;

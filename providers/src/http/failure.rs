@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use crate::retry_after;
+use crate::http::retry_after;
 
 /// The maximum length of a provider's message within our error message.
 const MAX_EXCERPT_CHARS: usize = 600;

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use loopwright_core::model::{ModelError, ModelErrorKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::endpoint::Endpoint;
+use super::endpoint::Endpoint;
 
 /// The minimum length of a secret. A shorter key or header value may be a common word.
 const MIN_SECRET_BYTES: usize = 8;

@@ -21,7 +21,7 @@ use hyper_util::client::legacy::{Client as HyperClient, Error as HyperError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use reqwest::{Proxy, Url, redirect};
 
-use crate::address_filter::{AddressFilter, AddressRefused};
+use super::address_filter::{AddressFilter, AddressRefused};
 
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 /// The maximum time that an idle connection stays open.

@@ -9,16 +9,16 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
-use crate::anthropic::Messages;
 use crate::catalogue::ModelFacts;
-use crate::codec::{KeyHeader, Settings, WireFormat};
-use crate::endpoint::Endpoint;
-use crate::gemini::GenerateContent;
+use crate::formats::anthropic::Messages;
+use crate::formats::codec::{KeyHeader, Settings, WireFormat};
+use crate::formats::gemini::GenerateContent;
+use crate::formats::openai_chat::ChatCompletions;
+use crate::formats::openai_responses::Responses;
+use crate::http::endpoint::Endpoint;
+use crate::http::key::{KeyCallback, KeySource, key_callback};
 use crate::http::{Http, Target};
-use crate::key::{KeyCallback, KeySource, key_callback};
 use crate::model::Model;
-use crate::openai_chat::ChatCompletions;
-use crate::openai_responses::Responses;
 
 /// A builder of a [`Model`]. Only the model's name is required.
 ///
@@ -395,8 +395,8 @@ impl<F: WireFormat> fmt::Debug for ModelBuilder<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::formats::openai_chat::Profile;
     use crate::model::{Anthropic, OpenAiChat};
-    use crate::openai_chat::Profile;
 
     /// A header that frames the request could let its body be read as another request.
     #[test]

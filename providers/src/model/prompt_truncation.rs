@@ -3,7 +3,7 @@
 
 use loopwright_core::message::Usage;
 
-use crate::endpoint::Endpoint;
+use crate::http::endpoint::Endpoint;
 
 /// The minimum size of a prompt to check.
 const MIN_JUDGED_BYTES: usize = 16 << 10;

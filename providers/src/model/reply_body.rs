@@ -7,8 +7,8 @@ use loopwright_core::model::ModelEvent;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use crate::codec::{Decode, Progress};
-use crate::sse::SseParser;
+use crate::formats::codec::{Decode, Progress};
+use crate::http::sse::SseParser;
 
 /// A reader of one reply, fed with its bytes as they come.
 ///
@@ -109,8 +109,8 @@ mod tests {
     use loopwright_core::model::ModelErrorKind;
 
     use super::*;
-    use crate::endpoint::Endpoint;
-    use crate::openai_chat::Decoder;
+    use crate::formats::openai_chat::Decoder;
+    use crate::http::endpoint::Endpoint;
 
     const CHUNK: &str = r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}"#;
 

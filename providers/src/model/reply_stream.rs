@@ -15,13 +15,13 @@ use loopwright_core::model::{ModelError, ModelErrorKind, ModelEvent};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
 
-use crate::codec::{Decode, Progress};
+use super::reply_body::ReplyBody;
+use crate::formats::codec::{Decode, Progress};
+use crate::http::key::Secret;
+use crate::http::transport::{ResponseBody, TransportError};
+use crate::http::unexpected_body::{UnexpectedBody, without_blanks};
 use crate::http::{Http, Target};
-use crate::key::Secret;
-use crate::prompt_truncation;
-use crate::reply_body::ReplyBody;
-use crate::transport::{ResponseBody, TransportError};
-use crate::unexpected_body::{UnexpectedBody, without_blanks};
+use crate::model::prompt_truncation;
 
 /// The maximum wait for extras after the reply is complete.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);

@@ -10,13 +10,13 @@ use serde_json::value::RawValue;
 use super::paused_turn::Transcript;
 use super::wire::REDACTED;
 use super::wire::{Block, Counts, Delta, Event};
-use crate::answer_tool::is_answer;
-use crate::codec::{Decode, Progress};
-use crate::endpoint::Endpoint;
-use crate::event_template::EventTemplate;
-use crate::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
-use crate::failure::Failure;
-use crate::json::replace_lone_surrogates;
+use crate::formats::codec::{Decode, Progress};
+use crate::formats::decoding::event_template::EventTemplate;
+use crate::formats::decoding::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
+use crate::formats::encoding::answer_tool::is_answer;
+use crate::formats::encoding::json::replace_lone_surrogates;
+use crate::http::endpoint::Endpoint;
+use crate::http::failure::Failure;
 
 /// A decoder of one Messages stream.
 ///

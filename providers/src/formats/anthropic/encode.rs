@@ -14,12 +14,12 @@ use serde_json::{Map, Value, json};
 use super::profile::Settings;
 use super::structured_output::Answer;
 use super::thinking::{Thinking, forces_tool, keeps_thinking, thought};
-use crate::attachment::{Attachment, instead_of};
-use crate::call_id::CallIds;
-use crate::fields::Fields;
-use crate::json::{bytes, field, is_object, put};
-use crate::schema::{in_words, parameters};
-use crate::turns::{Names, write_turns};
+use crate::formats::encoding::attachment::{Attachment, instead_of};
+use crate::formats::encoding::call_id::CallIds;
+use crate::formats::encoding::fields::Fields;
+use crate::formats::encoding::json::{bytes, field, is_object, put};
+use crate::formats::encoding::schema::{in_words, parameters};
+use crate::formats::encoding::turns::{Names, write_turns};
 
 /// The cache name of encoded tools, and of messages without thinking.
 const CODEC: &str = "anthropic";

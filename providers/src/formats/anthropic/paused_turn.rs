@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::wire::Delta;
-use crate::json::{bytes, put};
+use crate::formats::encoding::json::{bytes, put};
 
 /// The maximum number of continuations of one turn, to prevent a loop.
 const MAX_PAUSES: u32 = 16;

@@ -1,6 +1,6 @@
 //! Deviations of models and servers that speak Anthropic Messages, as data.
 
-use crate::codec::{self, KeyHeader};
+use crate::formats::codec::{self, KeyHeader};
 
 /// Settings for the encoding of a request in this format.
 pub type Settings = codec::Settings<Profile>;

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::profile::Answers;
 use super::profile::Settings;
-use crate::answer_tool::{tool, with};
-use crate::schema::closed;
+use crate::formats::encoding::answer_tool::{tool, with};
+use crate::formats::encoding::schema::closed;
 
 /// The form of the request for an answer.
 #[derive(Debug, PartialEq)]

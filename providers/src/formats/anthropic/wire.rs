@@ -4,7 +4,7 @@ use loopwright_core::message::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::lenient::{Count, Text};
+use crate::formats::decoding::lenient::{Count, Text};
 
 /// Prefix of the signature of a redacted thinking block. The block's data follows.
 pub(super) const REDACTED: &str = "redacted:";

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use loopwright_core::message::{StopReason, Usage};
 use loopwright_core::model::{BlockKind, ModelError, ModelEvent};
 
-use crate::codec::Progress;
-use crate::endpoint::Endpoint;
-use crate::failure::Failure;
+use crate::formats::codec::Progress;
+use crate::http::endpoint::Endpoint;
+use crate::http::failure::Failure;
 
 /// The maximum number of calls, items or blocks in one reply. More are a
 /// [`Protocol`](loopwright_core::model::ModelErrorKind::Protocol) error. Each fragment is looked up

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use loopwright_core::model::OutputSchema;
 use serde_json::{Value, json};
 
-use crate::json::bytes;
-use crate::schema::parameters;
+use super::json::bytes;
+use super::schema::parameters;
 
 /// Prefix of the tool's name. Its call becomes the text of the reply.
 const TOOL: &str = "loopwright_answer_";

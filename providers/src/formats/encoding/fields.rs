@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::json::{bytes, field, put};
+use super::json::{bytes, field, put};
 
 /// Pairs of fields of which a server accepts only one. The user's option removes our field.
 const ALTERNATIVES: &[(&str, &str)] = &[

@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::schema::UNCHECKED;
+use super::schema::UNCHECKED;
 
 /// The maximum nesting depth of objects, arrays and choices.
 const MAX_DEPTH: usize = 5;

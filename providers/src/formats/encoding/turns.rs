@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use loopwright_core::Message;
 use loopwright_core::model::ChatRequest;
 
-use crate::tool_result_pairing::pair_tool_results;
+use super::tool_result_pairing::pair_tool_results;
 
 /// The names that a format uses.
 pub(crate) struct Names {

@@ -9,12 +9,12 @@ use serde_json::value::RawValue;
 use super::arguments::Arguments;
 use super::wire::SYNTHETIC_ID;
 use super::wire::{Chunk, Feedback, FunctionCall, Media, Part, RawUsage};
-use crate::answer_tool::is_answer;
-use crate::codec::{Decode, Progress};
-use crate::endpoint::Endpoint;
-use crate::event_writer::{EventWriter, Events, Payload};
-use crate::failure::Failure;
-use crate::json::replace_lone_surrogates;
+use crate::formats::codec::{Decode, Progress};
+use crate::formats::decoding::event_writer::{EventWriter, Events, Payload};
+use crate::formats::encoding::answer_tool::is_answer;
+use crate::formats::encoding::json::replace_lone_surrogates;
+use crate::http::endpoint::Endpoint;
+use crate::http::failure::Failure;
 
 /// A decoder of one Gemini stream.
 ///

@@ -14,12 +14,12 @@ use serde_json::{Map, Value, json};
 use super::profile::Settings;
 use super::profile::Thinks;
 use super::wire::SYNTHETIC_ID;
-use crate::answer_tool::{tool, with};
-use crate::call_id::CallIds;
-use crate::fields::Fields;
-use crate::json::{bytes, decimal, field, is_object, put};
-use crate::schema::{in_words, parameters};
-use crate::turns::{Names, write_turns};
+use crate::formats::encoding::answer_tool::{tool, with};
+use crate::formats::encoding::call_id::CallIds;
+use crate::formats::encoding::fields::Fields;
+use crate::formats::encoding::json::{bytes, decimal, field, is_object, put};
+use crate::formats::encoding::schema::{in_words, parameters};
+use crate::formats::encoding::turns::{Names, write_turns};
 
 /// The cache name of encoded tools, and of messages that are the same for every model.
 const CODEC: &str = "gemini";

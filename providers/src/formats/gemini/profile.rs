@@ -1,6 +1,6 @@
 //! Deviations of models that speak Gemini, as data.
 
-use crate::codec;
+use crate::formats::codec;
 
 /// Settings for the encoding of a request in this format.
 pub type Settings = codec::Settings<Profile>;

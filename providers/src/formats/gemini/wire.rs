@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::lenient::{Count, Text, deserialize_leniently, lenient};
+use crate::formats::decoding::lenient::{Count, Text, deserialize_leniently, lenient};
 
 /// Prefix of the id of a call that arrived without an id. It is never sent to the server.
 pub(super) const SYNTHETIC_ID: &str = "gemini-call-";

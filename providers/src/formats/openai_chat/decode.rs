@@ -9,13 +9,13 @@ use loopwright_core::model::{BlockKind, ModelEvent};
 
 use super::details::Details;
 use super::wire::{CallDelta, Chunk, Content, Delta, text};
-use crate::codec::{Decode, Progress};
-use crate::endpoint::Endpoint;
-use crate::event_template::EventTemplate;
-use crate::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
-use crate::failure::Failure;
-use crate::json::{is_object, replace_lone_surrogates};
-use crate::lenient::Text;
+use crate::formats::codec::{Decode, Progress};
+use crate::formats::decoding::event_template::EventTemplate;
+use crate::formats::decoding::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
+use crate::formats::decoding::lenient::Text;
+use crate::formats::encoding::json::{is_object, replace_lone_surrogates};
+use crate::http::endpoint::Endpoint;
+use crate::http::failure::Failure;
 
 /// A decoder of one Chat Completions stream.
 ///

@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use super::details;
 use super::profile::Settings;
 use super::profile::{Answers, Asks, Profile, Replay, Temperature};
-use crate::attachment::{Attachment, PDF_NAME, instead_of};
-use crate::call_id::CallIds;
-use crate::fields::Fields;
-use crate::json::{bytes, field, is_object, put};
-use crate::schema::{in_words, parameters};
-use crate::strict::strict_parameters;
-use crate::tool_result_pairing::pair_tool_results;
+use crate::formats::encoding::attachment::{Attachment, PDF_NAME, instead_of};
+use crate::formats::encoding::call_id::CallIds;
+use crate::formats::encoding::fields::Fields;
+use crate::formats::encoding::json::{bytes, field, is_object, put};
+use crate::formats::encoding::schema::{in_words, parameters};
+use crate::formats::encoding::strict::strict_parameters;
+use crate::formats::encoding::tool_result_pairing::pair_tool_results;
 
 /// The cache name of encoded tools, and of messages that no setting affects.
 const CODEC: &str = "openai-chat";

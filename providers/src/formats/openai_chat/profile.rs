@@ -2,11 +2,11 @@
 
 use loopwright_core::model::ThinkingLevel;
 
-use crate::call_id::CallIds;
-use crate::codec::{self, KeyHeader};
-use crate::openai_responses::{self, Reasons};
-use crate::provider::is_below;
-use crate::reasoning_effort::ReasoningEfforts;
+use crate::catalogue::provider::is_below;
+use crate::formats::codec::{self, KeyHeader};
+use crate::formats::encoding::call_id::CallIds;
+use crate::formats::encoding::reasoning_effort::ReasoningEfforts;
+use crate::formats::openai_responses::{self, Reasons};
 
 /// Settings for the encoding of a request in this format.
 pub type Settings = codec::Settings<Profile>;

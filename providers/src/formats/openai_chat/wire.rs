@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::json::json_text;
-use crate::lenient::{Count, Text, deserialize_leniently, lenient};
+use crate::formats::decoding::lenient::{Count, Text, deserialize_leniently, lenient};
+use crate::formats::encoding::json::json_text;
 
 /// A string that most chunks lack. It is boxed to keep the chunk small.
 pub(super) type Rare<'a> = Option<Box<Text<'a>>>;

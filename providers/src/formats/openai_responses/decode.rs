@@ -8,11 +8,11 @@ use serde_json::value::RawValue;
 
 use super::wire::PHASE;
 use super::wire::{Event, Item, Response, read_or_default};
-use crate::codec::{Decode, Progress};
-use crate::endpoint::Endpoint;
-use crate::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
-use crate::failure::Failure;
-use crate::json::{json_text, replace_lone_surrogates};
+use crate::formats::codec::{Decode, Progress};
+use crate::formats::decoding::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
+use crate::formats::encoding::json::{json_text, replace_lone_surrogates};
+use crate::http::endpoint::Endpoint;
+use crate::http::failure::Failure;
 
 /// A decoder of one Responses stream.
 ///

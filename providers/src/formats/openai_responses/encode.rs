@@ -17,13 +17,13 @@ use super::profile::Reasons;
 use super::profile::Settings;
 use super::wire::Item;
 use super::wire::PHASE;
-use crate::attachment::{Attachment, PDF_NAME, instead_of};
-use crate::call_id::CallIds;
-use crate::fields::Fields;
-use crate::json::{bytes, is_object, put};
-use crate::schema::parameters;
-use crate::strict::strict_parameters;
-use crate::tool_result_pairing::pair_tool_results;
+use crate::formats::encoding::attachment::{Attachment, PDF_NAME, instead_of};
+use crate::formats::encoding::call_id::CallIds;
+use crate::formats::encoding::fields::Fields;
+use crate::formats::encoding::json::{bytes, is_object, put};
+use crate::formats::encoding::schema::parameters;
+use crate::formats::encoding::strict::strict_parameters;
+use crate::formats::encoding::tool_result_pairing::pair_tool_results;
 
 /// The cache name of encoded tools, and of messages without signatures.
 const CODEC: &str = "openai-responses";

@@ -2,9 +2,9 @@
 
 use loopwright_core::model::ThinkingLevel;
 
-use crate::codec::{self, KeyHeader};
-use crate::provider::is_below;
-use crate::reasoning_effort::ReasoningEfforts;
+use crate::catalogue::provider::is_below;
+use crate::formats::codec::{self, KeyHeader};
+use crate::formats::encoding::reasoning_effort::ReasoningEfforts;
 
 /// Settings for the encoding of a request in this format.
 pub type Settings = codec::Settings<Profile>;

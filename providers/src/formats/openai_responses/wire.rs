@@ -7,7 +7,7 @@ use loopwright_core::message::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::lenient::{Count, Text};
+use crate::formats::decoding::lenient::{Count, Text};
 
 /// Prefix of the signature of a text. The text's phase follows: commentary or final answer.
 pub(super) const PHASE: &str = "phase:";

@@ -359,10 +359,10 @@ fn the_table_of_options_has_a_case_for_each_name_and_each_field_that_is_written(
     let table = table();
     assert_eq!(table.len(), 4);
     let sources = [
-        ("openai-chat", include_str!("../../../src/openai_chat/encode.rs")),
-        ("openai-responses", include_str!("../../../src/openai_responses/encode.rs")),
-        ("anthropic", include_str!("../../../src/anthropic/encode.rs")),
-        ("gemini", include_str!("../../../src/gemini/encode.rs")),
+        ("openai-chat", include_str!("../../../src/formats/openai_chat/encode.rs")),
+        ("openai-responses", include_str!("../../../src/formats/openai_responses/encode.rs")),
+        ("anthropic", include_str!("../../../src/formats/anthropic/encode.rs")),
+        ("gemini", include_str!("../../../src/formats/gemini/encode.rs")),
     ];
     for ((format, names), (known, source)) in table.iter().zip(sources) {
         assert_eq!(*format, known);

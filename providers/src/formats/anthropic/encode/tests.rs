@@ -7,7 +7,7 @@ use loopwright_core::model::{OutputSchema, ThinkingLevel};
 use loopwright_core::tool::ToolSpec;
 
 use super::*;
-use crate::anthropic::Profile;
+use crate::formats::anthropic::Profile;
 
 fn call(id: &str, arguments: &str) -> ContentPart {
     ContentPart::ToolCall(ToolCall::new(id, "f", arguments))

@@ -7,7 +7,7 @@ use loopwright_core::model::OutputSchema;
 use loopwright_core::tool::ToolSpec;
 
 use super::*;
-use crate::gemini::Profile;
+use crate::formats::gemini::Profile;
 
 fn call(id: &str, signature: &str) -> ContentPart {
     let signature = Some(signature.into()).filter(|_| !signature.is_empty());

@@ -7,7 +7,7 @@ use loopwright_core::model::{OutputSchema, ThinkingLevel};
 use loopwright_core::tool::ToolSpec;
 
 use super::*;
-use crate::openai_responses::Profile;
+use crate::formats::openai_responses::Profile;
 
 const SEALED: &str =
     r#"{"id":"rs_1",  "type":"reasoning","summary":[],"encrypted_content":"e\u0041"}"#;

@@ -1,0 +1,5 @@
+//! Shared parts of the decoders: events, and lenient parsing of payloads.
+
+pub(super) mod event_template;
+pub(super) mod event_writer;
+pub(super) mod lenient;

@@ -1,0 +1,12 @@
+//! Shared parts of the encoders: JSON, schemas, call ids, and the order of messages.
+
+pub(super) mod answer_tool;
+pub(super) mod attachment;
+pub(crate) mod call_id;
+pub(super) mod fields;
+pub(super) mod json;
+pub(crate) mod reasoning_effort;
+pub(super) mod schema;
+pub(super) mod strict;
+pub(super) mod tool_result_pairing;
+pub(super) mod turns;
