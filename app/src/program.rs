@@ -21,7 +21,7 @@ use crate::commands::token::hex;
 use crate::environment::Names;
 use crate::error::StartError;
 use crate::mcp::{self, Servers};
-use crate::slash::SlashCommand;
+use crate::slash::{SlashCommand, is_built_in};
 use crate::store_address::database;
 
 /// The name of the coding agent.
@@ -116,7 +116,7 @@ impl Program {
             let is_valid = !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase());
             let why = if !is_valid {
                 "has an invalid name: give it one of the letters a to z"
-            } else if crate::tui::is_built_in(name) || crate::commands::chat::is_built_in(name) {
+            } else if is_built_in(name) {
                 "has the name of a built-in one: rename it"
             } else if self.slash_commands[..index].iter().any(|other| other.name == *name) {
                 "is added twice: rename one of the two"

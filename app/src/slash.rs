@@ -1,4 +1,6 @@
-//! Slash commands of an app: the context and the reply of their handlers.
+//! Slash commands: the built-in ones, and an app's own with the context of their handlers.
+
+mod built_in;
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,6 +11,7 @@ use loopwright_server::SessionSettings;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
+pub(crate) use self::built_in::{FrontEnd, is_built_in};
 use crate::session::Session;
 use crate::wording::sentence;
 

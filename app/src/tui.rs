@@ -30,7 +30,6 @@ use self::effects::{Editor, EffectRunner, Msg};
 use self::paint::Theme;
 use self::screen::{Screen, StderrCapture};
 use self::signals::{Signal, Signals};
-pub(crate) use self::state::is_built_in;
 use self::state::{Choice, Effect, Outcome, Run, State, Tone};
 use self::view::View;
 use crate::args::ChatArgs;

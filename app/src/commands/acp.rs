@@ -28,6 +28,7 @@ use self::session::{Command, EditorSession};
 use crate::args::AcpArgs;
 use crate::config::Config;
 use crate::error::StartError;
+use crate::slash::FrontEnd;
 
 /// Time limit for the editor to read the last messages at the end of the process.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -197,18 +198,14 @@ impl Editor {
     /// Returns the update that lists the commands of a session: the built-in ones, the agent's and
     /// the app's.
     fn commands(&self, opened: &Opened) -> Value {
-        let plan = "Plan a request: nothing is changed before you accept the plan";
         let has_plan = opened.built.commands.contains(&"/plan");
-        let built_in = [
-            ("compact", "Summarise older turns", Some("what the summary should keep")),
-            ("continue", "Continue a run that was interrupted, or ask once more", None),
-            ("plan", plan, Some("the request")),
-        ];
-        let built_in = built_in.into_iter().filter(|(name, ..)| *name != "plan" || has_plan);
+        let built_in = FrontEnd::Editor.commands();
+        let built_in = built_in.filter(|command| command.name != "plan" || has_plan);
+        let built_in = built_in.map(|command| (command.name, command.help, command.argument));
         let own = self.opener.config.program.slash_commands.iter();
-        let own = own.map(|own| (&*own.name, &*own.help, Some("arguments")));
+        let own = own.map(|own| (&*own.name, &*own.help, "[TEXT]"));
         let commands = built_in.chain(own).map(|(name, description, hint)| {
-            let input = hint.map(|hint| json!({ "hint": hint }));
+            let input = (!hint.is_empty()).then(|| json!({ "hint": hint }));
             json!({ "name": name, "description": description, "input": input })
         });
         let commands: Vec<Value> = commands.collect();

@@ -31,7 +31,6 @@ use crate::session::{
 use crate::slash::{RunningSlash, SlashContext, SlashReply};
 use crate::wording::has_finished;
 
-pub(crate) use commands::is_built_in;
 use state::{Chat, Compacted, Done, State};
 
 /// Chats until the user leaves, and returns the exit code.

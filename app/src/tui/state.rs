@@ -1,7 +1,6 @@
 //! The state of the interface, as a pure function of events, keys and the outcomes of effects. No
 //! I/O, no clock, no handle.
 
-mod commands;
 mod completion;
 mod core;
 mod dialog;
@@ -20,7 +19,6 @@ mod submit;
 mod tests;
 mod transcript;
 
-pub(crate) use self::commands::is_built_in;
 pub(crate) use self::core::State;
 pub(crate) use self::dialog::{Dialog, Mode};
 pub(crate) use self::effect::{Choice, Effect, Opened, Outcome, Scroll, Source, Tone};

@@ -181,6 +181,9 @@ fn a_session_begins_in_the_mode_of_its_options() {
     let turn = editor.prompt(session.as_str().unwrap(), "/compact");
     let commands = editor.message()["params"]["update"].take();
     assert_eq!(commands["sessionUpdate"], "available_commands_update");
+    let commands = commands["availableCommands"].as_array().unwrap();
+    let names: Vec<_> = commands.iter().map(|command| command["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["plan", "compact", "continue", "mcp"]);
     let notice = editor.message()["params"]["update"]["content"]["text"].take();
     assert_eq!(notice, "There is nothing to summarise yet.");
     let ended = editor.message();

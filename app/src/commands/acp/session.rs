@@ -161,34 +161,43 @@ impl EditorSession {
             (self.outcome, self.is_cancelled) = (None, false);
         }
         self.turns.push(id);
-        if let Some(own) = own {
-            let Opened { session, built, handle, .. } = &self.opened;
-            let context = SlashContext::new(session, &built.settings, handle.clone());
-            let mut running = own.start(rest.trim(), context);
-            self.command = Some(async move { running.ended().await }.boxed());
-        } else if name == "compact" {
-            let handle = self.opened.handle.clone();
-            let instructions = Some(rest.trim().to_owned()).filter(|text| !text.is_empty());
-            let compact = async move {
-                let done = handle.compact(instructions.as_deref()).await;
-                let done = done.map_err(|why| format!("{why}."))?;
-                let lines: Vec<String> = done.iter().map(|done| compaction(done)).collect();
-                let none = || "There is nothing to summarise yet.".to_owned();
-                Ok(SlashReply::Show(if lines.is_empty() { none() } else { lines.join("\n") }))
-            };
-            self.command = Some(compact.boxed());
-        } else if name == "continue" {
-            self.asked.clear(); // pending actions are asked about once more
-            match self.opened.handle.pending().await {
-                Ok(pending) if !pending.is_empty() => self.watch_idle(),
-                _ => self.send(InputEvent::Continue(None)).await,
+        match (own, name) {
+            (Some(own), _) => {
+                let Opened { session, built, handle, .. } = &self.opened;
+                let context = SlashContext::new(session, &built.settings, handle.clone());
+                let mut running = own.start(rest.trim(), context);
+                self.command = Some(async move { running.ended().await }.boxed());
             }
-        } else {
-            if self.mode.plans && !text.starts_with('/') {
-                message.content.insert(0, Content::text("/plan "));
+            (None, "compact") => self.compact(rest.trim()),
+            (None, "continue") => {
+                self.asked.clear(); // pending actions are asked about once more
+                match self.opened.handle.pending().await {
+                    Ok(pending) if !pending.is_empty() => self.watch_idle(),
+                    _ => self.send(InputEvent::Continue(None)).await,
+                }
             }
-            self.request(message).await;
+            // The agent plans `/plan`.
+            (None, _) => {
+                if self.mode.plans && !text.starts_with('/') {
+                    message.content.insert(0, Content::text("/plan "));
+                }
+                self.request(message).await;
+            }
         }
+    }
+
+    /// Starts a compaction, whose summary is shown as the reply of a command.
+    fn compact(&mut self, instructions: &str) {
+        let handle = self.opened.handle.clone();
+        let instructions = Some(instructions.to_owned()).filter(|text| !text.is_empty());
+        let compact = async move {
+            let done = handle.compact(instructions.as_deref()).await;
+            let done = done.map_err(|why| format!("{why}."))?;
+            let lines: Vec<String> = done.iter().map(|done| compaction(done)).collect();
+            let none = || "There is nothing to summarise yet.".to_owned();
+            Ok(SlashReply::Show(if lines.is_empty() { none() } else { lines.join("\n") }))
+        };
+        self.command = Some(compact.boxed());
     }
 
     async fn request(&mut self, message: UserMessage) {

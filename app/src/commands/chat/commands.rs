@@ -7,34 +7,20 @@ use super::state::{Chat, Compacted, Done, State};
 use crate::facts::{self, MemoryCommand};
 use crate::output;
 use crate::session::{FollowError, Live};
-use crate::slash::{SlashCommand, SlashReply};
-
-const HELP: &str = "\
-A line is a request; while the agent works, a line steers it.
-/compact TEXT summarise older turns, following the instructions in TEXT if given
-/continue     continue a run that was interrupted or has failed
-/decline TEXT decline to answer a question, with a reason
-/later TEXT   queue a follow-up
-/memory       list what is remembered about you; `find WORDS`, `forget ID`, `forget all`,
-              `distil` (stores what this conversation says about you), `export FILE`
-/plan TEXT    plan a request first: nothing is changed before you accept the plan
-/help         show this text
-/quit         leave: a run of this process is aborted, pending calls stay open
-Ctrl-C        abort the run; a second one, or one while idle, leaves";
-
-/// Returns whether the chat has a command of this name.
-pub(crate) fn is_built_in(name: &str) -> bool {
-    HELP.lines()
-        .filter_map(|line| line.split_whitespace().next()?.strip_prefix('/'))
-        .any(|own| own == name)
-}
+use crate::slash::{FrontEnd, SlashCommand, SlashReply};
 
 impl Chat {
     /// Returns the help on commands and keys, including the app's commands.
     pub(super) fn help(&self) -> String {
+        let row = |usage: String, help: &str| format!("{usage:<15} {help}\n");
+        let built_in = FrontEnd::Chat.commands().map(|command| row(command.usage(), command.help));
         let own = self.program.slash_commands.iter();
-        let own = own.map(|own| format!("\n/{:<12} {}", own.name, own.help));
-        HELP.to_owned() + &own.collect::<String>()
+        let own = own.map(|own| row(format!("/{}", own.name), &own.help));
+        let commands: String = built_in.chain(own).collect();
+        format!(
+            "A line is a request; while the agent works, a line steers it.\n{commands}\
+             Ctrl-C          abort the run; a second one, or one while idle, quits"
+        )
     }
 
     /// Returns the app's slash command with this name.

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::commands::COMMANDS;
 use super::effect::{Choice, Source};
+use crate::slash::FrontEnd;
 
 /// Maximum number of choices that are offered at once.
 const MAX_CHOICES: usize = 200;
@@ -116,7 +116,8 @@ fn models(known: Option<&Vec<Choice>>, written: &str) -> Vec<Choice> {
 }
 
 fn commands(written: &str, own: &[Choice]) -> Vec<Choice> {
-    let built_in = COMMANDS.iter().map(|command| Choice::new(command.name, command.help));
+    let built_in = FrontEnd::Terminal.commands();
+    let built_in = built_in.map(|command| Choice::new(command.name, command.help));
     built_in.chain(own.iter().cloned()).filter(|choice| choice.value.starts_with(written)).collect()
 }
 

@@ -4,11 +4,31 @@ use loopwright_core::message::MessageId;
 use loopwright_core::model::ThinkingLevel;
 use loopwright_memory::long_term::DISTIL_COMMAND;
 
-use super::commands::{COMMANDS, KEYS};
 use super::core::State;
 use super::effect::{Choice, Effect, Scroll};
 use super::status::Run;
 use crate::facts::{self, MemoryCommand};
+use crate::slash::FrontEnd;
+
+/// The keys and their effects.
+const KEYS: [(&str, &str); 16] = [
+    ("Enter", "send; while the agent works, steer it"),
+    ("Alt+Enter", "while the agent works: queue for when it is done; otherwise a new line"),
+    ("Shift+Enter", "a new line; also Ctrl+J, or \\ and Enter"),
+    ("Up, Down", "previous and next input; Up takes queued messages back"),
+    ("@, /", "complete a file, a command"),
+    ("Tab", "accept a completion; return to a pending call"),
+    ("Esc", "interrupt the agent"),
+    ("Ctrl+C", "clear the input or interrupt; twice: quit"),
+    ("Ctrl+D", "quit, if the input is empty"),
+    ("Ctrl+Z", "suspend; fg in the shell resumes"),
+    ("Ctrl+O", "open or close results; Alt+Up and Alt+Down select one"),
+    ("Ctrl+T", "open or close thoughts"),
+    ("PgUp, PgDn", "scroll; by lines with Shift+Up and Shift+Down"),
+    ("Home, End", "scroll to the beginning, to the end; with Ctrl also while typing"),
+    ("Ctrl+U", "delete what is before the cursor"),
+    ("Ctrl+L", "redraw the screen"),
+];
 
 impl State {
     /// Runs a command, or shows why it cannot run.
@@ -90,10 +110,8 @@ impl State {
 
     fn help(&mut self) {
         let keys = KEYS.map(|(key, what)| Choice::new(key, what));
-        let commands = COMMANDS.iter().map(|command| {
-            let name = format!("/{} {}", command.name, command.argument);
-            Choice::new(name.trim_end(), command.help)
-        });
+        let commands = FrontEnd::Terminal.commands();
+        let commands = commands.map(|command| Choice::new(command.usage(), command.help));
         let own = self.own_commands.iter();
         let own = own.map(|own| Choice::new(format!("/{}", own.value), own.note.clone()));
         let rows = keys.into_iter().chain([Choice::new("", "")]).chain(commands).chain(own);

@@ -1,9 +1,9 @@
 //! The submission of the prompt: as a command, a request, a steer or a follow-up.
 
-use super::commands::is_built_in;
 use super::core::State;
 use super::effect::{Effect, Scroll};
 use super::status::Run;
+use crate::slash::FrontEnd;
 
 impl State {
     /// Submits the prompt. While the agent works, `later` makes it a follow-up instead of a steer.
@@ -22,7 +22,7 @@ impl State {
             && name.chars().all(|c| c.is_ascii_alphabetic())
         {
             let (name, rest) = (name.to_owned(), rest.trim().to_owned());
-            if !is_built_in(&name) && !self.is_own_command(&name) {
+            if !FrontEnd::Terminal.has(&name) && !self.is_own_command(&name) {
                 return self.notice(&format!(
                     "`/{name}` is not a command: `/help` lists the commands. To send the line \
                      as a message, put a space before it."
