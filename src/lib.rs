@@ -82,6 +82,8 @@ mod encoded;
 mod environment;
 pub mod error;
 mod extensions;
+#[doc(hidden)] // for the other crates of the workspace
+pub mod hex;
 mod ids;
 pub mod json;
 mod limits;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use futures::executor::block_on;
-use loopwright_core::SessionStore;
+use loopwright_core::{SessionStore, hex};
 use loopwright_memory::long_term::LongTerm;
 use loopwright_memory::{Jsonl, Postgres, Sqlite};
 use loopwright_server::{
@@ -17,7 +17,6 @@ use loopwright_server::{
 use sha2::{Digest, Sha256};
 
 use crate::command_context::CommandContext;
-use crate::commands::token::hex;
 use crate::environment::Names;
 use crate::error::StartError;
 use crate::mcp::{self, Servers};
@@ -284,7 +283,7 @@ fn beside(store: &Path, what: &str) -> PathBuf {
 
 /// Returns the beginning of a text's digest, as part of a file name.
 fn digest(text: &str) -> String {
-    hex(&Sha256::digest(text.as_bytes())[..8])
+    hex::encode(&Sha256::digest(text)[..8])
 }
 
 fn is_directory(path: &Path) -> bool {

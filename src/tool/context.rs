@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ActionRequest;
 use crate::extensions::Extensions;
+use crate::hex;
 use crate::message::{CallId, ResultStatus};
 use crate::principal::Principal;
 use crate::tool::output::ToolOutput;
@@ -164,8 +165,7 @@ impl ToolContext {
     /// ```
     pub fn idempotency_key(&self) -> String {
         let ToolContext { session, created, call, .. } = self;
-        let hash = Sha256::digest(format!("{session}\0{created}\0{call}"));
-        hash[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(&Sha256::digest(format!("{session}\0{created}\0{call}"))[..16])
     }
 
     /// Waits until the call should stop.

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::ToolboxError;
 use crate::extensions::Extensions;
+use crate::hex;
 use crate::tool::ToolList;
 use crate::tool::schema::Schema;
 use crate::tool::{Approval, Effect, NeedsApproval, Tool, ToolSpec};
@@ -342,8 +343,7 @@ pub(crate) fn digest_of_call(name: &str, arguments: &Value, definition: Option<&
 
 /// Returns the first 128 bits of the SHA-256 hash of a text, in hexadecimal digits.
 pub(crate) fn hex_digest(text: &str) -> Arc<str> {
-    let hash = Sha256::digest(text);
-    hash[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
+    hex::encode(&Sha256::digest(text)[..16]).into()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! `loopwright token`: a new token of a user of the server.
 
+use loopwright_core::hex;
 use sha2::{Digest, Sha256};
 
 use crate::args::TokenArgs;
@@ -15,8 +16,8 @@ pub(crate) fn token(args: &TokenArgs) -> Result<u8, StartError> {
     let mut bytes = [0; TOKEN_BYTES];
     getrandom::fill(&mut bytes)
         .map_err(|why| StartError(format!("The system gives no random numbers: {why}.")))?;
-    let token = hex(&bytes);
-    let digest = hex(&Sha256::digest(token.as_bytes()));
+    let token = hex::encode(&bytes);
+    let digest = hex::encode(&Sha256::digest(token.as_bytes()));
     let roles = match args.role.is_empty() {
         true => String::new(),
         false => format!(":{}", args.role.join(",")),
@@ -28,9 +29,4 @@ pub(crate) fn token(args: &TokenArgs) -> Result<u8, StartError> {
          --user {name}:{digest}{roles}, or add it to `user` in the table [serve] of your settings."
     ));
     output::after_write(written)
-}
-
-/// Returns bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,9 +1,9 @@
 //! [`ServerConfig`]: the settings of an MCP server.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
+use loopwright_core::hex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -330,11 +330,7 @@ fn is_variable(name: &str) -> bool {
 
 /// Returns the first 128 bits of the SHA-256 hash of a text, in hexadecimal digits.
 pub(crate) fn digest(text: &str) -> String {
-    let hash = Sha256::digest(text);
-    hash[..16].iter().fold(String::new(), |mut digits, byte| {
-        let _ = write!(digits, "{byte:02x}"); // a string takes all
-        digits
-    })
+    hex::encode(&Sha256::digest(text)[..16])
 }
 
 fn error(name: &str, why: impl ToString) -> ConfigError {

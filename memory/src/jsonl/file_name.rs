@@ -1,5 +1,6 @@
 //! The name of a session's file.
 
+use loopwright_core::hex;
 use sha2::{Digest, Sha256};
 
 /// The suffix of a session's file.
@@ -33,9 +34,7 @@ pub(super) fn file_name(session: &str) -> String {
     if name.len() > MAX_NAME_BYTES {
         name.truncate(cut);
         name.push('~');
-        name.extend(
-            Sha256::digest(session.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")),
-        );
+        name += &hex::encode(&Sha256::digest(session)[..16]);
     }
     name + SUFFIX
 }

@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use loopwright_core::agent::Principal;
 use loopwright_core::message::{AssistantMessage, MessageId, MessageKind};
 use loopwright_core::pattern::Profile;
-use loopwright_core::{Ask, BehaviorPattern, ChatModel, Message, StepContext, StepEnd, StepError};
+use loopwright_core::{
+    Ask, BehaviorPattern, ChatModel, Message, StepContext, StepEnd, StepError, hex,
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -297,7 +299,7 @@ fn store_key(scope: &Scope, session: &str, last: MessageId, text: &str) -> Strin
 }
 
 fn digest(text: &str) -> String {
-    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&Sha256::digest(text))
 }
 
 /// Adds the session and the user's last message to facts.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use loopwright_core::Message;
 use loopwright_core::agent::Principal;
 use loopwright_core::message::{Content, MessageKind};
+use loopwright_core::{Message, hex};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -50,6 +50,5 @@ pub(super) fn without_facts_of_others(
 }
 
 fn digest(principal: &Principal) -> String {
-    let digest = Sha256::digest(principal.as_str());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&Sha256::digest(principal.as_str()))
 }

@@ -6,11 +6,11 @@
 //! reaches another caller's session. A key can also be the id of a session that the caller may
 //! read.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use loopwright_core::agent::Principal;
 use loopwright_core::event::{Envelope, ExternalAction, InputEvent};
+use loopwright_core::hex;
 use loopwright_core::log::{MemoryError, SessionInfo, SessionLog};
 use loopwright_core::message::{InputId, RunId};
 use sha2::{Digest, Sha256};
@@ -129,11 +129,7 @@ impl Participant {
             digest.update((part.len() as u64).to_le_bytes());
             digest.update(part);
         }
-        let mut id = String::from("c");
-        for byte in &digest.finalize()[..ID_BYTES] {
-            let _ = write!(id, "{byte:02x}"); // never fails
-        }
-        id.into()
+        format!("c{}", hex::encode(&digest.finalize()[..ID_BYTES])).into()
     }
 }
 
