@@ -14,6 +14,8 @@ pub use update::Update;
 
 pub use futures_util::stream::BoxStream;
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -142,6 +144,49 @@ pub enum ThinkingLevel {
     High,
     /// The provider's maximum.
     XHigh,
+}
+
+impl ThinkingLevel {
+    /// All levels, from the lowest to the highest.
+    pub const ALL: [ThinkingLevel; 6] = [
+        ThinkingLevel::Off,
+        ThinkingLevel::Minimal,
+        ThinkingLevel::Low,
+        ThinkingLevel::Medium,
+        ThinkingLevel::High,
+        ThinkingLevel::XHigh,
+    ];
+
+    /// Returns the name of the level in JSON and on command lines, such as `medium`.
+    pub fn name(self) -> &'static str {
+        match self {
+            ThinkingLevel::Off => "off",
+            ThinkingLevel::Minimal => "minimal",
+            ThinkingLevel::Low => "low",
+            ThinkingLevel::Medium => "medium",
+            ThinkingLevel::High => "high",
+            ThinkingLevel::XHigh => "xhigh",
+        }
+    }
+}
+
+impl fmt::Display for ThinkingLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A text that is not the name of a [`ThinkingLevel`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("there is no such level of thinking")]
+pub struct InvalidThinkingLevel;
+
+impl FromStr for ThinkingLevel {
+    type Err = InvalidThinkingLevel;
+
+    fn from_str(name: &str) -> Result<Self, InvalidThinkingLevel> {
+        Self::ALL.into_iter().find(|level| level.name() == name).ok_or(InvalidThinkingLevel)
+    }
 }
 
 /// The tool that the model must call.
@@ -282,4 +327,18 @@ pub enum BlockKind {
         /// The tool's name.
         name: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thinking_level_is_read_as_it_is_written() {
+        for level in ThinkingLevel::ALL {
+            assert_eq!(level.to_string().parse(), Ok(level));
+            assert_eq!(serde_json::to_value(level).unwrap(), level.name());
+        }
+        assert_eq!("High".parse::<ThinkingLevel>(), Err(InvalidThinkingLevel));
+    }
 }

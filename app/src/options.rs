@@ -11,11 +11,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
+use loopwright_core::model::ThinkingLevel;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use self::budget::{BudgetOptions, dollars, is_sum};
-pub(crate) use self::choices::{Approve, Pattern, Thinking};
+pub(crate) use self::choices::Approve;
 pub(crate) use self::mcp::McpArg;
 pub(crate) use self::retries::RetryOptions;
 pub(crate) use self::workspace::{CommandOptions, WorkspaceOptions, protected_path};
@@ -93,16 +94,16 @@ pub(crate) struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) distil_at_end: Option<bool>,
     /// The amount of thinking before the model answers; `off` by default.
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = choices::thinking())]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) thinking: Option<Thinking>,
+    pub(crate) thinking: Option<ThinkingLevel>,
     /// The loop of the agent; `pi` by default.
     ///
     /// With each of them, a request that begins with `/plan` is planned first: nothing is changed
     /// before you have accepted the plan.
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = choices::pattern())]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) pattern: Option<Pattern>,
+    pub(crate) pattern: Option<String>,
     /// The tool that the first turn of each request must call: its name, or `required` for any.
     #[arg(long, value_name = "TOOL|required")]
     #[serde(skip_serializing_if = "Option::is_none")]

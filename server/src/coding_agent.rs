@@ -23,6 +23,7 @@ use loopwright_memory::long_term::{DISTIL_COMMAND, Distil, LongTerm};
 use loopwright_tools::{Commands, Workspace, agents_md, coding_tools_with, preview};
 
 pub use self::env_models::EnvModels;
+pub use self::loops::CODING_LOOPS;
 use self::roots::Roots;
 use crate::agents::{AgentFactory, AgentRejection, AgentSetup};
 use crate::error::ConfigError;

@@ -72,7 +72,7 @@ pub use access::JwtUsers;
 pub use access::{Access, AccessPolicy, Caller, OwnerPolicy};
 pub use agents::{AgentFactory, AgentRejection, AgentSetup, Models, SystemPrompt};
 #[cfg(feature = "coding-agent")]
-pub use coding_agent::{CodingAgent, CodingAgentBuilder, EnvModels};
+pub use coding_agent::{CODING_LOOPS, CodingAgent, CodingAgentBuilder, EnvModels};
 pub use error::ConfigError;
 pub use inbox::ActionChange;
 #[cfg(feature = "webhooks")]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::args::{ConfigArgs, DEFAULT_ADDR, DEFAULT_GRACE};
 use crate::config::{Config, Key, Kind, Layer, Origin};
 use crate::error::StartError;
-use crate::options::{Options, Pattern, RetryOptions, Thinking};
+use crate::options::{Options, RetryOptions};
 use crate::output;
 use crate::program::Program;
 use crate::session::{default_models_file, existing, stored_options};
@@ -106,8 +106,8 @@ fn default_value(key: &Key<'_>, program: &Program) -> Value {
     match &*key.name {
         "agent" => json!(program.agents.first().map(|(name, _)| name)),
         "no_agents_md" | "no_questions" | "guard" | "network" | "unconfined" => json!(false),
-        "thinking" => json!(Thinking::from(ThinkingLevel::default())),
-        "pattern" => json!(Pattern::default()),
+        "thinking" => json!(ThinkingLevel::default()),
+        "pattern" => json!("pi"),
         "max_turns" => json!(Limits::default().turns),
         "max_attempts" => json!(RetryOptions::default().attempts()),
         "max_retry_delay" => json!(RetryOptions::default().delay().as_secs()),

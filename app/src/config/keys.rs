@@ -6,12 +6,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use loopwright_server::CustomSetting;
+use loopwright_core::model::ThinkingLevel;
+use loopwright_server::{CODING_LOOPS, CustomSetting};
 use serde_json::{Value, json};
 
 use crate::args::{LogFormat, PlacementArg, UserArg};
 use crate::environment::Names;
-use crate::options::{Approve, Pattern, Thinking, is_sum, protected_path};
+use crate::options::{Approve, is_sum, protected_path};
 use crate::store_address::database;
 
 /// A setting. Its name is its flag's, with `_` for `-`.
@@ -75,8 +76,8 @@ pub(crate) const KEYS: &[Key<'static>] = &[
     key("no_questions", Kind::Switch),
     own("memory", Kind::Switch, "whether facts about you are stored"),
     own("distil_at_end", Kind::Switch, "whether conversations are searched for facts about you"),
-    key("thinking", Kind::Word(words::<Thinking>)),
-    key("pattern", Kind::Word(words::<Pattern>)),
+    key("thinking", Kind::Word(|| ThinkingLevel::ALL.map(|level| level.to_string()).into())),
+    key("pattern", Kind::Word(|| CODING_LOOPS.map(|(name, _)| name.to_owned()).into())),
     key("tool_choice", Kind::Text),
     key("max_turns", Kind::Count),
     own("max_session_turns", Kind::Count, BUDGET_RISK),

@@ -2,11 +2,9 @@
 
 use std::path::PathBuf;
 
-use loopwright_server::SessionSettings;
+use loopwright_server::{CODING_LOOPS, SessionSettings};
 
-use super::{
-    Approve, BudgetOptions, CommandOptions, Options, Pattern, RetryOptions, WorkspaceOptions,
-};
+use super::{Approve, BudgetOptions, CommandOptions, Options, RetryOptions, WorkspaceOptions};
 
 impl Options {
     /// Returns these options as the settings of a session.
@@ -22,13 +20,13 @@ impl Options {
         settings.models.clone_from(&self.models);
         settings.max_attempts = retries.max_attempts;
         settings.max_retry_delay = retries.max_retry_delay;
-        settings.thinking = self.thinking.map(Into::into);
+        settings.thinking = self.thinking;
         settings.system.clone_from(&self.system);
         settings.no_agents_md = self.no_agents_md;
         settings.no_questions = self.no_questions;
         settings.memory = self.memory;
         settings.distil_at_end = self.distil_at_end;
-        settings.pattern = self.pattern.map(Pattern::word);
+        settings.pattern.clone_from(&self.pattern);
         settings.tool_choice.clone_from(&self.tool_choice);
         settings.max_turns = self.max_turns;
         settings.max_session_turns = budget.max_session_turns;
@@ -51,10 +49,10 @@ impl Options {
     /// session's pattern.
     pub(crate) fn of_session(settings: &SessionSettings) -> Result<Self, String> {
         let settings = settings.clone();
-        let pattern = match settings.pattern.as_deref() {
-            Some(word) => Some(Pattern::of(word)?),
-            None => None,
-        };
+        let is_known = |name: &&String| CODING_LOOPS.iter().any(|(known, _)| *known == **name);
+        if let Some(name) = settings.pattern.as_ref().filter(|name| !is_known(name)) {
+            return Err(format!("there is no pattern `{name}`"));
+        }
         // A server's client may have written a directory relative to one of the server's.
         let root = settings.work_dir.map(PathBuf::from).filter(|path| path.is_absolute());
         let approve = settings.auto_approve.unwrap_or_default();
@@ -81,8 +79,8 @@ impl Options {
             no_questions: settings.no_questions,
             memory: settings.memory,
             distil_at_end: settings.distil_at_end,
-            thinking: settings.thinking.map(Into::into),
-            pattern,
+            thinking: settings.thinking,
+            pattern: settings.pattern,
             tool_choice: settings.tool_choice,
             max_turns: settings.max_turns,
             budget: BudgetOptions {

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use loopwright_core::model::ThinkingLevel;
+
 use super::effect::{Choice, Source};
 use crate::slash::FrontEnd;
 
@@ -122,11 +124,8 @@ fn commands(written: &str, own: &[Choice]) -> Vec<Choice> {
 }
 
 fn levels(written: &str) -> Vec<Choice> {
-    let all = ["off", "minimal", "low", "medium", "high", "xhigh"];
-    all.iter()
-        .filter(|level| level.starts_with(written))
-        .map(|level| Choice::new(*level, ""))
-        .collect()
+    let names = ThinkingLevel::ALL.map(ThinkingLevel::name).into_iter();
+    names.filter(|name| name.starts_with(written)).map(|name| Choice::new(name, "")).collect()
 }
 
 /// Returns the choices that contain the written part, best match first.

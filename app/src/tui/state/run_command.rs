@@ -71,10 +71,12 @@ impl State {
                 self.notice("A conversation is being opened: wait until it is open.")
             }
             ("model", Some(name)) => self.request_session(Effect::SwitchModel(name)),
-            ("thinking", level) => match level.as_deref().and_then(level_of) {
-                Some(level) => self.request_session(Effect::SwitchThinking(level)),
-                None => self
-                    .notice("`/thinking` needs a level: off, minimal, low, medium, high or xhigh."),
+            ("thinking", level) => match level.unwrap_or_default().parse() {
+                Ok(level) => self.request_session(Effect::SwitchThinking(level)),
+                Err(_) => {
+                    let levels = ThinkingLevel::ALL.map(ThinkingLevel::name).join(", ");
+                    self.notice(&format!("`/thinking` needs a level: {levels}."))
+                }
             },
             ("sessions", name) => self.request_session(Effect::Open(name)),
             ("new", _) => self.request_session(Effect::Open(None)),
@@ -118,16 +120,4 @@ impl State {
         let rows = rows.collect();
         self.transcript.table(rows);
     }
-}
-
-fn level_of(name: &str) -> Option<ThinkingLevel> {
-    Some(match name {
-        "off" => ThinkingLevel::Off,
-        "minimal" => ThinkingLevel::Minimal,
-        "low" => ThinkingLevel::Low,
-        "medium" => ThinkingLevel::Medium,
-        "high" => ThinkingLevel::High,
-        "xhigh" => ThinkingLevel::XHigh,
-        _ => return None,
-    })
 }

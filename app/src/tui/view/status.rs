@@ -29,7 +29,7 @@ pub(super) fn line(state: &State, theme: &Theme, width: u16) -> Line<'static> {
         });
     }
     if status.thinking != ThinkingLevel::Off {
-        left.push(format!("thinking {}", level(status.thinking)));
+        left.push(format!("thinking {}", status.thinking));
     }
     if let Some(session) = status.session.as_ref().filter(|_| width >= 60) {
         left.push(if status.is_persistent { session.to_string() } else { "not saved".into() });
@@ -81,17 +81,6 @@ fn fit(left: &mut Vec<String>, right: &mut Vec<(String, Style)>, width: usize) {
         } else {
             return;
         }
-    }
-}
-
-fn level(level: ThinkingLevel) -> &'static str {
-    match level {
-        ThinkingLevel::Off => "off",
-        ThinkingLevel::Minimal => "minimal",
-        ThinkingLevel::Low => "low",
-        ThinkingLevel::Medium => "medium",
-        ThinkingLevel::High => "high",
-        ThinkingLevel::XHigh => "xhigh",
     }
 }
 
