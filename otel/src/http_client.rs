@@ -19,10 +19,7 @@ pub(crate) struct Client {
 impl Client {
     /// Builds a client with this timeout for its requests.
     pub(crate) fn new(runtime: Handle, timeout: Duration) -> Result<Self, reqwest::Error> {
-        if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // An error means that another thread was faster.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        }
+        let _ = rustls::crypto::ring::default_provider().install_default(); // unless there is one
         let http = reqwest::Client::builder().timeout(timeout).build()?;
         Ok(Client { http, runtime, is_down: AtomicBool::new(false) })
     }
