@@ -308,9 +308,7 @@ impl Task {
         }
         let new_id = || Receipt::new(id.unwrap_or_else(|| journal.fold.make_input_id()));
         let receipt = receipt.unwrap_or_else(new_id);
-        journal.when_written(move |written| {
-            let _ = ack.send(written.map(|()| receipt).map_err(InputError::Memory));
-        });
+        journal.acknowledge(ack, receipt);
         // Without a message, the start of the run and the input are one write.
         let is_alone = self.session.interrupted || message.is_some() || owners.held().is_some();
         if is_alone && self.session.journal.flush().await.is_err() {
@@ -371,9 +369,7 @@ impl Task {
             journal.stage(LogEntry::Handled { input });
         }
         let receipt = Receipt::new(id.unwrap_or_else(|| journal.fold.make_input_id()));
-        journal.when_written(move |written| {
-            let _ = ack.send(written.map(|()| receipt).map_err(InputError::Memory));
-        });
+        journal.acknowledge(ack, receipt);
         self.is_released = journal.flush().await.is_ok() && is_meant;
     }
 

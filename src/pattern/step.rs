@@ -341,7 +341,7 @@ impl StepContext<'_> {
     pub fn last_reply(&self) -> Option<Reply> {
         let message = self.session.journal.fold.context.last()?;
         message.as_assistant()?;
-        Some(Reply { message: Some(message.clone()), error: None, ended_by_hook: false })
+        Some(Reply::of(message.clone()))
     }
 
     /// Returns the time in milliseconds since 1970.

@@ -26,22 +26,16 @@ use crate::tool::toolbox::hex_digest;
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Ask {
-    pub(crate) model: Option<String>,
-    pub(crate) system: Option<Arc<str>>,
-    /// Paragraphs that follow the system prompt.
-    pub(crate) instructions: Vec<Arc<str>>,
+    pub(crate) profile: Profile,
     pub(crate) messages: Option<Vec<MessageKind>>,
     pub(crate) also: Vec<MessageKind>,
-    pub(crate) tools: Option<Vec<String>>,
     pub(crate) tool_choice: ToolChoice,
-    pub(crate) thinking: Option<ThinkingLevel>,
     pub(crate) temperature: Option<f32>,
     pub(crate) max_tokens: Option<u32>,
     pub(crate) stop: Vec<String>,
     pub(crate) key: Option<Arc<str>>,
     pub(crate) output: Option<Arc<OutputSchema>>,
     pub(crate) detached: bool,
-    pub(crate) hooks: HookLayers,
     /// A digest of the pattern's own messages and settings; `None` if the request is the
     /// conversation alone. The step's profile is excluded, because it may depend on the history,
     /// and so on the reply.
@@ -61,18 +55,18 @@ impl Ask {
     /// [`Ask::tools`] names some, and the calls of its reply do not run. An interrupted reply is
     /// empty.
     pub fn detached() -> Self {
-        Ask { detached: true, tools: Some(Vec::new()), ..Self::default() }
+        Ask { detached: true, profile: Profile::new().tools([""; 0]), ..Self::default() }
     }
 
     /// Sets the model, by its [name](crate::AgentBuilder::model_named) in the agent.
     pub fn model(mut self, name: impl Into<String>) -> Self {
-        self.model = Some(name.into());
+        self.profile = self.profile.model(name);
         self
     }
 
     /// Replaces the system prompt.
     pub fn system(mut self, prompt: impl Into<Arc<str>>) -> Self {
-        self.system = Some(prompt.into());
+        self.profile = self.profile.system(prompt);
         self
     }
 
@@ -90,7 +84,7 @@ impl Ask {
 
     /// Offers only the tools of these names.
     pub fn tools<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
-        self.tools = Some(names.into_iter().map(Into::into).collect());
+        self.profile = self.profile.tools(names);
         self
     }
 
@@ -102,7 +96,7 @@ impl Ask {
 
     /// Sets how much the model thinks.
     pub fn thinking(mut self, level: ThinkingLevel) -> Self {
-        self.thinking = Some(level);
+        self.profile = self.profile.thinking(level);
         self
     }
 
@@ -135,27 +129,15 @@ impl Ask {
 
     /// Applies a profile: its model, prompt, tools, hooks and thinking level, where set.
     pub fn profile(mut self, profile: &Profile) -> Self {
-        let Profile { model, system, instructions, tools, thinking, hooks } = profile.clone();
-        self.model = model.or(self.model);
-        self.system = system.or(self.system);
-        self.instructions.extend(instructions);
-        self.tools = tools.or(self.tools);
-        self.thinking = thinking.or(self.thinking);
-        self.hooks = self.hooks.and(&hooks);
+        let tools = profile.tools.clone().or(self.profile.tools.take());
+        self.profile = Profile { tools, ..profile.clone().within(&self.profile) };
         self
     }
 
-    /// Fills the unset parts of the request from a profile. Only tools that both allow are offered,
-    /// and the profile's hooks come first.
+    /// Fills the unset parts of the request from a profile, as [`Profile::within`] does.
     pub(crate) fn within(mut self, profile: &Profile) -> Self {
         self.asked = self.digest();
-        let Profile { model, system, instructions, tools, thinking, hooks } = profile;
-        self.model = self.model.or_else(|| model.clone());
-        self.system = self.system.or_else(|| system.clone());
-        self.instructions.splice(0..0, instructions.iter().cloned());
-        self.tools = common(tools.as_ref(), self.tools);
-        self.thinking = self.thinking.or(*thinking);
-        self.hooks = hooks.and(&self.hooks);
+        self.profile = self.profile.within(profile);
         self
     }
 
@@ -167,7 +149,7 @@ impl Ask {
 
     /// Adds a hook for this request, after the agent's hooks.
     pub fn hook(mut self, hook: impl Hooks + 'static) -> Self {
-        self.hooks.push(Arc::new(hook));
+        self.profile = self.profile.hook(hook);
         self
     }
 
@@ -176,7 +158,9 @@ impl Ask {
         if self.messages.is_none() && self.also.is_empty() {
             return None;
         }
-        let Ask { model, system, instructions, messages, also, tools, .. } = self;
+        let Ask {
+            profile: Profile { model, system, instructions, tools, .. }, messages, also, ..
+        } = self;
         let asked = (model, system, instructions, messages, also, tools);
         let text = serde_json::to_string(&asked).unwrap_or_default();
         Some(hex_digest(&text))
@@ -185,7 +169,7 @@ impl Ask {
     /// Estimates the tokens that the request adds to the conversation and the system prompt.
     pub(crate) fn tokens(&self) -> u64 {
         let also: u64 = self.also.iter().map(|body| unsaved(body).tokens()).sum();
-        also + self.instructions.iter().map(|text| tokens_of(text.len())).sum::<u64>()
+        also + self.profile.instructions.iter().map(|text| tokens_of(text.len())).sum::<u64>()
     }
 }
 
@@ -254,7 +238,8 @@ impl Profile {
         self
     }
 
-    /// Fills the unset parts of this profile from another, as [`Ask::within`] does.
+    /// Fills the unset parts of this profile from another. Only tools that both allow are offered,
+    /// and the other's hooks come first.
     pub(crate) fn within(mut self, outer: &Profile) -> Self {
         self.model = self.model.or_else(|| outer.model.clone());
         self.system = self.system.or_else(|| outer.system.clone());

@@ -30,7 +30,7 @@ pub(crate) async fn ask_all(
         if answers_conversation && session.tail() != Tail::Answerable {
             return Err(StepError::NothingToAnswer);
         }
-        let model = session.config.model(ask.model.as_deref())?.clone();
+        let model = session.config.model(ask.profile.model.as_deref())?.clone();
         let request = request::build(session, &ask).await?;
         if answers_conversation && session.may_convert_last() && !request::is_answerable(&request) {
             return Err(StepError::NothingToAnswer);
@@ -40,12 +40,11 @@ pub(crate) async fn ask_all(
             let (then, message) = session.journal.fold.keyed_replies.get(key)?;
             (then == asked).then(|| message.clone())
         });
-        let known = |message| Reply { message: Some(message), error: None, ended_by_hook: false };
         if recorded.is_none() {
             let needed = estimate(session, model.info(), &request);
             requests.push(DetachedRequest { model, request, needed, key });
         }
-        replies.push(recorded.map(known));
+        replies.push(recorded.map(Reply::of));
     }
     if session.is_interrupted(before) {
         return Ok(replies.into_iter().map(|r| r.unwrap_or(Reply::empty(None))).collect());

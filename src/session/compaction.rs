@@ -38,7 +38,7 @@ impl<'a> Trigger<'a> {
 
     /// Builds the trigger of a compaction for this request.
     pub(crate) fn of(cause: CompactionCause, ask: &'a Ask) -> Self {
-        let (model, system) = (ask.model.as_deref(), ask.system.as_ref());
+        let (model, system) = (ask.profile.model.as_deref(), ask.profile.system.as_ref());
         Trigger { cause, model, system, also: ask.tokens() }
     }
 }

@@ -181,19 +181,8 @@ impl Executor {
         let Phase::Started { arguments } = &open.phase else { return };
         let name = open.call.name.clone();
         let arguments = arguments.clone();
-        let digest = digest(&name, &arguments, Some(&request));
-        let options = self.tools.spec(&name).and_then(|spec| spec.action_options.as_ref());
-        let terms = options.map(|options| Arc::new(options.terms_of_request(time)));
-        let (request, terms) = (Some(Arc::new(request)), terms.unwrap_or_default());
-        journal.stage(LogEntry::CallAwaiting {
-            call,
-            name,
-            arguments,
-            digest,
-            request,
-            terms,
-            time,
-        });
+        let options = self.tools.spec(&name).and_then(|spec| spec.action_options.as_deref());
+        journal.stage(suspended(call, name, arguments, request, options, time));
     }
 
     /// Stages this result for every call that has not started or awaits a decision. A call that
@@ -245,6 +234,21 @@ fn end(
         }
     }
     Ok(())
+}
+
+/// Returns the entry of a call that waits for what its tool has requested.
+pub(crate) fn suspended(
+    call: CallId,
+    name: Arc<str>,
+    arguments: Arc<Value>,
+    request: ActionRequest,
+    options: Option<&ActionOptions>,
+    time: u64,
+) -> LogEntry {
+    let digest = digest(&name, &arguments, Some(&request));
+    let terms = options.map(|options| Arc::new(options.terms_of_request(time)));
+    let (request, terms) = (Some(Arc::new(request)), terms.unwrap_or_default());
+    LogEntry::CallAwaiting { call, name, arguments, digest, request, terms, time }
 }
 
 /// Stages the result of a call.

@@ -75,10 +75,7 @@ impl CompactionRequest {
             journal.stage(LogEntry::Handled { input });
         }
         let id = self.id.unwrap_or_else(|| journal.fold.make_input_id());
-        let (ack, receipt) = (self.ack, Receipt { compacted: done, ..Receipt::new(id) });
-        journal.when_written(move |written| {
-            let _ = ack.send(written.map(|()| receipt).map_err(InputError::Memory));
-        });
+        journal.acknowledge(self.ack, Receipt { compacted: done, ..Receipt::new(id) });
     }
 }
 
@@ -113,10 +110,7 @@ impl Intake {
         let client_id = input.client_id();
         let Input { event, id, ack, caller, received } = input;
         if let Some(id) = id.as_ref().filter(|id| journal.fold.has_seen(id)) {
-            let receipt = Receipt::new(id.clone());
-            journal.when_written(move |written| {
-                let _ = ack.send(written.map(|()| receipt).map_err(InputError::Memory));
-            });
+            journal.acknowledge(ack, Receipt::new(id.clone()));
             return Accepted::Other;
         }
         let staged = match event {
@@ -153,9 +147,7 @@ impl Intake {
         };
         match staged {
             Ok((receipt, accepted)) => {
-                journal.when_written(move |written| {
-                    let _ = ack.send(written.map(|()| receipt).map_err(InputError::Memory));
-                });
+                journal.acknowledge(ack, receipt);
                 accepted
             }
             Err(error) => {

@@ -267,6 +267,13 @@ impl Journal {
         self.callbacks.push(Box::new(callback));
     }
 
+    /// Sends the receipt of an input when the staged entries are written, or else the error.
+    pub(crate) fn acknowledge(&mut self, ack: Ack<Result<Receipt, InputError>>, receipt: Receipt) {
+        self.when_written(move |written| {
+            let _ = ack.send(written.map(|()| receipt).map_err(InputError::Memory));
+        });
+    }
+
     /// Refuses an input, which changed nothing. The answer waits for the next flush, which records
     /// the refusal in the mailbox. Without an id or a mailbox, the flush confirms that the log ends
     /// where this session expects it.

@@ -15,9 +15,9 @@ use crate::message::{
 };
 use crate::session::Session;
 use crate::session::batch;
+use crate::session::executor::suspended;
 use crate::step_end::StepEnd;
 use crate::tool::question::{ASK_USER, Question};
-use crate::tool::toolbox::digest;
 
 /// The model of the messages that contain a pattern's calls.
 const MODEL: &str = "pattern";
@@ -164,24 +164,13 @@ pub(crate) async fn ask_user(
     let call = session.journal.fold.unique_call_id(&name, &[]);
     let message =
         message(session, vec![ToolCall::new(call.clone(), name.clone(), arguments.to_string())]);
-    let digest = digest(&name, &arguments, Some(&request));
     let time = session.config.environment.now();
     let keys = BTreeMap::from([(call.clone(), key)]);
     let hidden = !question.is_shown;
     // One append, so that every logged question waits for its answer.
     session.journal.stage(LogEntry::Called { message, keys, hidden });
-    let options = question.options.as_ref();
-    let terms = options.map(|options| Arc::new(options.terms_of_request(time)));
-    let (request, terms) = (Some(Arc::new(request)), terms.unwrap_or_default());
-    session.journal.stage(LogEntry::CallAwaiting {
-        call,
-        name,
-        arguments,
-        digest,
-        request,
-        terms,
-        time,
-    });
+    let options = question.options.as_deref();
+    session.journal.stage(suspended(call, name, arguments, request, options, time));
     session.journal.flush().await?;
     batch::announce(session, &[]).await?;
     Ok(Asked::Waiting)

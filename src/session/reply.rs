@@ -31,6 +31,11 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// Returns a complete reply.
+    pub(crate) fn of(message: Arc<Message>) -> Self {
+        Reply { message: Some(message), ..Self::empty(None) }
+    }
+
     /// Returns a reply without a message: the request failed, or was interrupted before any text.
     pub(crate) fn empty(error: Option<ModelError>) -> Self {
         Reply { message: None, error, ended_by_hook: false }

@@ -47,7 +47,7 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
     if let Some(reply) = reply_before_restart(session, &ask) {
         return Ok(reply);
     }
-    let model = session.config.model(ask.model.as_deref())?.clone();
+    let model = session.config.model(ask.profile.model.as_deref())?.clone();
     let compacts = ask.messages.is_none();
     let mut overflows = 0;
     budget::check_prices(session, model.info())?;
@@ -86,10 +86,8 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
 /// pattern was entered again.
 fn existing_reply(session: &Session) -> Result<Reply, StepError> {
     let fold = &session.journal.fold;
-    if fold.tail() != Tail::Replied {
-        return Err(StepError::NothingToAnswer);
-    }
-    Ok(Reply { message: fold.context.last().cloned(), error: None, ended_by_hook: false })
+    let replied = fold.context.last().filter(|_| fold.tail() == Tail::Replied);
+    replied.cloned().map(Reply::of).ok_or(StepError::NothingToAnswer)
 }
 
 /// Returns the reply to this request if it came before a restart. The digest of the request
@@ -105,7 +103,7 @@ fn reply_before_restart(session: &mut Session, ask: &Ask) -> Option<Reply> {
         return None;
     }
     session.reply.returned = Some(message.id);
-    Some(Reply { message: Some(message.clone()), error: None, ended_by_hook: false })
+    Some(Reply::of(message.clone()))
 }
 
 /// Returns the reply whose results asked for the end of this run before a restart. The pattern then
@@ -116,7 +114,7 @@ fn terminated_before_restart(session: &mut Session, ask: &Ask) -> Option<Reply> 
         return None;
     }
     session.reply.returned = Some(message.id);
-    Some(Reply { message: Some(message.clone()), error: None, ended_by_hook: false })
+    Some(Reply::of(message.clone()))
 }
 
 /// Returns whether the request ends with a message that a model can answer.
@@ -126,7 +124,7 @@ pub(crate) fn is_answerable(request: &ChatRequest) -> bool {
 
 /// Builds the request as the model gets it.
 pub(crate) async fn build(session: &mut Session, ask: &Ask) -> Result<ChatRequest, StepError> {
-    let hooks = session.config.hooks.and(&ask.hooks);
+    let hooks = session.config.hooks.and(&ask.profile.hooks);
     let mut messages = match &ask.messages {
         Some(given) => Arc::new(given.iter().map(unsaved).collect()),
         None if hooks.is_empty() => session.journal.fold.context.clone(),
@@ -159,7 +157,7 @@ pub(crate) async fn build(session: &mut Session, ask: &Ask) -> Result<ChatReques
         messages,
         tool_choice: tool_choice(&ask.tool_choice, &tools),
         tools,
-        thinking: ask.thinking.unwrap_or(config.thinking),
+        thinking: ask.profile.thinking.unwrap_or(config.thinking),
         output: ask.output.clone().or_else(own_output),
         max_tokens: ask.max_tokens.or(config.max_tokens),
         temperature: ask.temperature.or(config.temperature),
@@ -183,11 +181,11 @@ fn tool_choice(choice: &ToolChoice, offered: &ToolList) -> ToolChoice {
 /// Returns the system prompt of the request, else the agent's, with the instructions of the
 /// request.
 fn system_prompt(ask: &Ask, agent: &Arc<str>) -> Arc<str> {
-    let system = ask.system.as_ref().unwrap_or(agent);
-    if ask.instructions.is_empty() {
+    let system = ask.profile.system.as_ref().unwrap_or(agent);
+    if ask.profile.instructions.is_empty() {
         return system.clone();
     }
-    let paragraphs = std::iter::once(system).chain(&ask.instructions).map(|text| &**text);
+    let paragraphs = std::iter::once(system).chain(&ask.profile.instructions).map(|text| &**text);
     let paragraphs: Vec<&str> = paragraphs.filter(|text| !text.is_empty()).collect();
     paragraphs.join("\n\n").into()
 }
@@ -204,8 +202,8 @@ pub(crate) fn output_schema(
 /// that it is encoded only once.
 fn offered_tools(session: &Session, ask: &Ask, messages: &[Arc<Message>]) -> Arc<ToolList> {
     let all = session.executor.tools.list();
-    let hooks = session.config.hooks.and(&ask.hooks);
-    if hooks.is_empty() && ask.tools.is_none() {
+    let hooks = session.config.hooks.and(&ask.profile.hooks);
+    if hooks.is_empty() && ask.profile.tools.is_none() {
         return all.clone();
     }
     let turn = &session.journal.fold.turn;
@@ -216,7 +214,7 @@ fn offered_tools(session: &Session, ask: &Ask, messages: &[Arc<Message>]) -> Arc
         messages,
     };
     let is_named =
-        |name: &str| ask.tools.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
+        |name: &str| ask.profile.tools.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
     let is_offered = |spec: &&Arc<ToolSpec>| is_named(&spec.name) && hooks.offers(&request, spec);
     let offered: Vec<_> = all.iter().filter(is_offered).cloned().collect();
     let is_same = |list: &&Arc<ToolList>| {
@@ -234,7 +232,7 @@ async fn stream_reply(
     model: &dyn ChatModel,
     mut request: ChatRequest,
 ) -> Result<Reply, StepError> {
-    let hooks = session.config.hooks.and(&ask.hooks);
+    let hooks = session.config.hooks.and(&ask.profile.hooks);
     let needed = estimate(session, model.info(), &request);
     budget::check(session, 1, needed)?;
     let Admission::Admitted(held) = budget::admit(session, needed).await? else {

@@ -7,7 +7,7 @@ use axum::extract::{Query, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use loopwright_core::ToolOutput;
-use loopwright_core::event::{ActionResult, Decision, Provided};
+use loopwright_core::event::{ActionResult, Decision, DecisionKind, Provided};
 use loopwright_core::log::{PendingAction, PendingQuery};
 use loopwright_core::message::Content;
 use schemars::JsonSchema;
@@ -100,21 +100,6 @@ pub(crate) struct DecisionBody {
     id: Option<String>,
 }
 
-/// The kind of a decision.
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum DecisionKind {
-    /// Run the call as shown.
-    Approve,
-    /// Run the call with other arguments.
-    ApproveWith,
-    /// Do not run the call.
-    Deny,
-    /// Provide the answer to a question, the input that a suspended tool asked for, or the result
-    /// of a call that was run outside the agent.
-    Provide,
-}
-
 /// A result: a text, or texts and images.
 #[derive(JsonSchema)]
 #[serde(untagged)]
@@ -185,6 +170,7 @@ impl DecisionBody {
                     return Err(ApiError::at("/data", why));
                 }
             }),
+            _ => return Err(ApiError::at("/decision", "The server does not support this one.")),
         };
         let mut result = ActionResult::new(call, self.digest, decision);
         result.id = input_id(self.id)?;
