@@ -81,6 +81,8 @@ pub mod agent;
 mod encoded;
 mod environment;
 pub mod error;
+#[doc(hidden)] // for the other crates of the workspace
+pub mod excerpt;
 mod extensions;
 #[doc(hidden)] // for the other crates of the workspace
 pub mod hex;

@@ -7,7 +7,6 @@
 #[cfg(test)]
 #[cfg(feature = "schema")]
 mod bounds_tests;
-mod cut;
 #[cfg(feature = "schema")]
 mod pattern;
 #[cfg(feature = "schema")]
@@ -21,9 +20,9 @@ mod validator;
 
 use serde_json::{Map, Value};
 
+use crate::excerpt;
 use crate::json::check_size;
 use crate::tool::coerce::coerce;
-use cut::cut;
 #[cfg(feature = "schema")]
 use validator::Validator;
 
@@ -73,7 +72,7 @@ impl Schema {
             Value::Object(Map::new()) // several providers send nothing for a call without arguments
         } else {
             serde_json::from_str(raw).map_err(|e| {
-                let raw = cut(raw, MAX_RAW_CHARS);
+                let raw = excerpt::chars(raw, MAX_RAW_CHARS);
                 format!("The arguments are not valid JSON ({e}); they were:\n{raw}")
             })?
         };

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use loopwright_core::SessionStore;
 use loopwright_core::event::Role;
 use loopwright_core::log::{Due, SearchHit, SessionInfo, SessionLog};
 use loopwright_core::message::MessageId;
+use loopwright_core::{SessionStore, excerpt};
 use loopwright_memory::{import, to_jsonl, to_markdown};
 
 use crate::args::{Format, Sessions};
@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::error::StartError;
 use crate::exit_code::EMPTY;
 use crate::output::{self, after_write, age, write_new_file};
-use crate::session::{SessionSetup, check_is_root, existing, name_or_random};
+use crate::session::{SessionSetup, existing, name_or_random};
 use crate::wording;
 
 /// Maximum number of characters of a message in a line.
@@ -69,7 +69,7 @@ pub(crate) async fn sessions(args: &Sessions, config: &Config) -> Result<u8, Sta
         }
         Sessions::Delete { sessions, .. } => {
             for session in sessions {
-                check_is_root(&existing(store, session).await?)?;
+                existing(store, session).await?.require_root()?;
                 store.delete(session).await?;
                 output::info(&format!("Session {session} was deleted."));
             }
@@ -106,7 +106,7 @@ async fn fork(
     message: Option<MessageId>,
     name: Option<&str>,
 ) -> Result<u8, StartError> {
-    check_is_root(&existing(store, session).await?)?;
+    existing(store, session).await?.require_root()?;
     let name = name_or_random(name, store).await?;
     let position = match message {
         None => None,
@@ -170,9 +170,8 @@ fn print_hit(hit: &SearchHit) -> io::Result<()> {
         _ => "note",
     };
     let text = hit.message.text().split_whitespace().collect::<Vec<_>>().join(" ");
-    let line: String = text.chars().take(MAX_LINE_CHARS).collect();
-    let more = if line.len() < text.len() { "…" } else { "" };
-    output::text(&format!("{}  {} {role}: {line}{more}", hit.session, hit.message.id))
+    let line = excerpt::chars(&text, MAX_LINE_CHARS);
+    output::text(&format!("{}  {} {role}: {line}", hit.session, hit.message.id))
 }
 
 /// Reads a file, or standard input if its name is `-`.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::ExternalAction;
+use loopwright_core::excerpt;
 use loopwright_core::pattern::{AnswerForm, Question};
 
 use crate::wording;
@@ -82,18 +83,5 @@ pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
 
 /// Returns a text, cut with an ellipsis if it is longer than a line shows.
 pub(super) fn shortened(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(MAX_LINE_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]).into(),
-        None => text.into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_texts_are_shortened() {
-        assert_eq!(shortened(&"é".repeat(200)).chars().count(), MAX_LINE_CHARS + 1);
-    }
+    excerpt::chars(text, MAX_LINE_CHARS)
 }

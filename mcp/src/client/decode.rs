@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use loopwright_core::message::Content;
 use loopwright_core::tool::{Effect, ToolSpec};
-use loopwright_core::{ToolError, ToolOutput};
+use loopwright_core::{ToolError, ToolOutput, excerpt};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents, Tool};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ pub(super) fn spec_of(tool: &Tool, max_name: usize, trusted: bool) -> Result<Too
     }
     let name = legal_name(&tool.name, max_name);
     let description = tool.description.as_deref().unwrap_or_default();
-    let description = cut(description, MAX_DESCRIPTION_BYTES);
+    let description = excerpt::bytes(description, MAX_DESCRIPTION_BYTES);
     let annotations = tool.annotations.clone().unwrap_or_default();
     let is_read_only = annotations.read_only_hint == Some(true);
     let effect = match (is_read_only, annotations.is_idempotent()) {
@@ -97,7 +97,7 @@ pub(super) fn spec_of(tool: &Tool, max_name: usize, trusted: bool) -> Result<Too
     };
     let mut spec = ToolSpec::with_schema(name, description, schema).effect(effect);
     if let Some(title) = tool.title.as_ref().or(annotations.title.as_ref()) {
-        spec = spec.title(cut(title, 200));
+        spec = spec.title(excerpt::bytes(title, 200));
     }
     Ok(if is_read_only { spec } else { spec.sequential() })
 }
@@ -154,14 +154,14 @@ fn content(block: ContentBlock, images: &mut usize) -> Content {
         ContentBlock::Image(image) => file(image.mime_type, image.data, images),
         ContentBlock::Audio(audio) => {
             let bytes = audio.data.len() / 4 * 3;
-            let kind = cut(&audio.mime_type, 100);
+            let kind = excerpt::bytes(&audio.mime_type, 100);
             Content::text(format!("[Audio of about {bytes} bytes, {kind}, which is left out.]"))
         }
         ContentBlock::Resource(resource) => resource_content(resource.resource, images),
         ContentBlock::ResourceLink(link) => {
             let about = link.description.unwrap_or_default();
             let line = format!("[Resource {}: {} {about}", link.uri, link.name);
-            Content::text(format!("{}]", cut(line.trim_end(), MAX_LINE_BYTES)))
+            Content::text(format!("{}]", excerpt::bytes(line.trim_end(), MAX_LINE_BYTES)))
         }
         _ => Content::text("[Content of a kind that is not known.]"),
     }
@@ -171,7 +171,7 @@ fn content(block: ContentBlock, images: &mut usize) -> Content {
 pub(super) fn resource_content(resource: ResourceContents, images: &mut usize) -> Content {
     match resource {
         ResourceContents::TextResourceContents { uri, text, .. } => {
-            Content::text(format!("[Resource {}]\n{text}", cut(&uri, MAX_LINE_BYTES)))
+            Content::text(format!("[Resource {}]\n{text}", excerpt::bytes(&uri, MAX_LINE_BYTES)))
         }
         ResourceContents::BlobResourceContents { mime_type, blob, .. } => {
             file(mime_type.unwrap_or_else(|| "application/octet-stream".into()), blob, images)
@@ -184,7 +184,10 @@ pub(super) fn resource_content(resource: ResourceContents, images: &mut usize) -
 /// the whole conversation for an invalid image.
 fn file(media_type: String, data: String, images: &mut usize) -> Content {
     let left_out = |why: &str| {
-        Content::text(format!("[A file of type {} is left out: {why}.]", cut(&media_type, 100)))
+        Content::text(format!(
+            "[A file of type {} is left out: {why}.]",
+            excerpt::bytes(&media_type, 100)
+        ))
     };
     if data.len() / 4 * 3 > MAX_IMAGE_BYTES {
         return left_out("it is larger than 4 MiB");
@@ -225,14 +228,6 @@ pub(super) fn legal_name(name: &str, max: usize) -> String {
     let legal = name.chars().map(|c| if is_legal(c) { c } else { '_' });
     let start: String = legal.take(max.saturating_sub(end.len() + 1)).collect();
     format!("{start}_{end}")
-}
-
-/// Returns the start of a text, with a note if the rest is left out.
-pub(super) fn cut(text: &str, max_bytes: usize) -> String {
-    if text.len() <= max_bytes {
-        return text.to_owned();
-    }
-    format!("{} […]", &text[..text.floor_char_boundary(max_bytes)])
 }
 
 #[cfg(test)]

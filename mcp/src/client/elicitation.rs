@@ -1,11 +1,10 @@
 //! Elicitation (MCP, *Elicitation*): a server's questions to the user.
 
+use loopwright_core::excerpt;
 use loopwright_core::pattern::{AnswerForm, Question};
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-
-use super::decode::cut;
 
 /// The maximum length of a message to the user.
 const MAX_MESSAGE_BYTES: usize = 4 << 10;
@@ -44,10 +43,13 @@ pub(super) fn question(server: &str, params: &ElicitRequestParams) -> (Question,
     match params {
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
             let schema = serde_json::to_value(requested_schema).unwrap_or_default();
-            form(&format!("{server}: {}", cut(message, MAX_MESSAGE_BYTES)), schema)
+            form(&format!("{server}: {}", excerpt::bytes(message, MAX_MESSAGE_BYTES)), schema)
         }
         ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
-            let (message, url) = (cut(message, MAX_MESSAGE_BYTES), cut(url, MAX_MESSAGE_BYTES));
+            let (message, url) = (
+                excerpt::bytes(message, MAX_MESSAGE_BYTES),
+                excerpt::bytes(url, MAX_MESSAGE_BYTES),
+            );
             let text = format!("{server}: {message}\nOpen this page and check its address: {url}");
             (Question::choice(text, [DONE, DECLINE]), AnswerShape::Consent)
         }
@@ -75,7 +77,7 @@ fn form(message: &str, schema: Value) -> (Question, AnswerShape) {
             });
         let about = property["description"].as_str().or(property["title"].as_str());
         let message = match about {
-            Some(about) => format!("{message}\n{}", cut(about, MAX_MESSAGE_BYTES)),
+            Some(about) => format!("{message}\n{}", excerpt::bytes(about, MAX_MESSAGE_BYTES)),
             None => message.to_owned(),
         };
         let is_free = ["enum", "oneOf", "format", "minLength", "maxLength", "pattern"]

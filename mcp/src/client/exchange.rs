@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use loopwright_core::pattern::Question;
-use loopwright_core::{ChatModel, ToolContext, ToolError, ToolOutput};
+use loopwright_core::{ChatModel, ToolContext, ToolError, ToolOutput, excerpt};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientRequest, CreateMessageRequestParams,
     CreateMessageResult, ElicitResult, ErrorData, InputRequest, InputRequiredResult,
@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::decode::{cut, output_of};
+use super::decode::output_of;
 use super::elicitation::{self, AnswerShape};
 use super::handler::{Inbox, Routes, ServerRequest};
 use super::sampling;
@@ -262,7 +262,8 @@ impl Drop for Exchange {
 
 async fn report(cx: &ToolContext, progress: ProgressNotificationParam) {
     let whole = |number: f64| number.clamp(0.0, 1e15) as u64; // saturates, and NaN is 0
-    let message = cut(progress.message.as_deref().unwrap_or_default(), MAX_PROGRESS_BYTES);
+    let message =
+        excerpt::bytes(progress.message.as_deref().unwrap_or_default(), MAX_PROGRESS_BYTES);
     cx.progress(whole(progress.progress), progress.total.map(whole), message).await;
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use loopwright_core::message::Content;
 use loopwright_core::tool::{Effect, ToolSpec};
-use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput};
+use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput, excerpt};
 use rmcp::model::{
     GetPromptRequestParams, GetPromptResult, PaginatedRequestParams, ReadResourceRequestParams,
     Role,
@@ -15,7 +15,7 @@ use rmcp::{Peer, RoleClient, ServiceError};
 use serde_json::{Value, json};
 
 use super::connection::Connection;
-use super::decode::{contents, cut, resource_content};
+use super::decode::{contents, resource_content};
 use super::exchange::failure;
 use super::server::Server;
 
@@ -141,7 +141,10 @@ async fn request(
             let listed = peer.list_resources(page).await?;
             let lines = listed.resources.iter().map(|resource| {
                 let about = resource.description.as_deref().unwrap_or_default();
-                cut(&format!("{} ({}) {about}", resource.uri, resource.name), MAX_LINE_BYTES)
+                excerpt::bytes(
+                    &format!("{} ({}) {about}", resource.uri, resource.name),
+                    MAX_LINE_BYTES,
+                )
             });
             Ok(list(lines, listed.next_cursor))
         }
@@ -151,7 +154,10 @@ async fn request(
                 let arguments = prompt.arguments.iter().flatten();
                 let names: Vec<&str> = arguments.map(|argument| argument.name.as_str()).collect();
                 let about = prompt.description.as_deref().unwrap_or_default();
-                cut(&format!("{}({}) {about}", prompt.name, names.join(", ")), MAX_LINE_BYTES)
+                excerpt::bytes(
+                    &format!("{}({}) {about}", prompt.name, names.join(", ")),
+                    MAX_LINE_BYTES,
+                )
             });
             Ok(list(lines, listed.next_cursor))
         }

@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use loopwright_core::agent::AgentBuilder;
 use loopwright_core::tool::{Approval, Effect, ToolSpec};
-use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput};
+use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput, excerpt};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::McpServer;
-use super::decode::cut;
 
 const NAME: &str = "tool_search";
 /// The maximum number of tools in a result.
@@ -118,7 +117,7 @@ impl Deferred {
                 let name = format!("{}{}", server.prefix(), spec.name);
                 let score = score(&words, &name, &spec.description);
                 if score > 0 {
-                    let description = cut(&spec.description, MAX_DESCRIPTION_BYTES);
+                    let description = excerpt::bytes(&spec.description, MAX_DESCRIPTION_BYTES);
                     hits.push((score, name, description));
                 }
             }

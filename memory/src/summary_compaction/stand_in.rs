@@ -1,5 +1,6 @@
 //! The message that replaces older turns, and the details that are logged with it.
 
+use loopwright_core::excerpt;
 use serde::{Deserialize, Serialize};
 
 use super::touched_files::TouchedFiles;
@@ -18,7 +19,7 @@ pub(super) struct StandIn {
 impl StandIn {
     /// Sets the summary, cut to `max_bytes`.
     pub(super) fn set_summary(&mut self, summary: &str, max_bytes: usize) {
-        self.summary = truncate(summary.trim(), max_bytes);
+        self.summary = excerpt::bytes(summary.trim(), max_bytes);
     }
 
     /// Returns the text that the model gets in place of the older turns.
@@ -38,11 +39,4 @@ impl StandIn {
         }
         text
     }
-}
-
-fn truncate(text: &str, max_bytes: usize) -> String {
-    if text.len() <= max_bytes {
-        return text.to_owned();
-    }
-    format!("{} […]", &text[..text.floor_char_boundary(max_bytes)])
 }

@@ -4,6 +4,7 @@ mod kind;
 
 use std::time::{Duration, SystemTime};
 
+use loopwright_core::excerpt;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
@@ -67,15 +68,16 @@ impl Failure {
             inner.get("detail"),
             body.get("message"),
         ];
-        self.message = excerpt(&messages.into_iter().flatten().find_map(words).unwrap_or_default());
+        self.message =
+            shortened(&messages.into_iter().flatten().find_map(words).unwrap_or_default());
         if self.message.is_empty() && inner.get("message").is_none() {
-            self.message = excerpt(&inner.to_string());
+            self.message = shortened(&inner.to_string());
         }
         if let Some(raw) = inner.pointer("/metadata/raw").and_then(words) {
-            self.message = excerpt(&format!("{}: {raw}", self.message));
+            self.message = shortened(&format!("{}: {raw}", self.message));
         }
         if let Some(written) = inner.get("failed_generation").and_then(words) {
-            self.message = excerpt(&format!("{} The model wrote: {written}", self.message));
+            self.message = shortened(&format!("{} The model wrote: {written}", self.message));
         }
         for (name, value) in
             inner.pointer("/metadata/headers").and_then(Value::as_object).into_iter().flatten()
@@ -130,7 +132,7 @@ impl Failure {
 
 /// Returns an excerpt of a body, as text without HTML tags.
 pub(crate) fn text_of(body: &[u8]) -> String {
-    excerpt(&plain_text(&String::from_utf8_lossy(body)))
+    shortened(&plain_text(&String::from_utf8_lossy(body)))
 }
 
 fn words(value: &Value) -> Option<String> {
@@ -141,11 +143,8 @@ fn words(value: &Value) -> Option<String> {
     }
 }
 
-fn excerpt(text: &str) -> String {
-    match text.char_indices().nth(MAX_EXCERPT_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.trim().to_owned(),
-    }
+fn shortened(text: &str) -> String {
+    excerpt::chars(text.trim(), MAX_EXCERPT_CHARS).into_owned()
 }
 
 /// Returns the text of a page without tags, scripts and styles. Plain text is not changed.

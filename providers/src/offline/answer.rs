@@ -1,9 +1,12 @@
 //! Answers of the rules: after tool results, or when there is nothing to call.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use loopwright_core::excerpt;
 use loopwright_core::message::{ResultStatus, ToolResult};
 use loopwright_core::tool::ToolSpec;
 use serde_json::Value;
-use std::sync::Arc;
 
 use super::words::{Filler, Words};
 
@@ -60,7 +63,7 @@ impl<'m> Outcome<'m> {
             let key = line.split(['=', ':']).next().unwrap_or("").trim().trim_matches('"');
             line.contains(['=', ':']) && SUMMARY_KEYS.contains(&key)
         };
-        let summary: Vec<String> =
+        let summary: Vec<_> =
             lines.iter().filter(is_summary).take(MAX_LINES).map(|line| cut(line.trim())).collect();
         match lines.as_slice() {
             _ if !summary.is_empty() => format!("`{name}` says: {}.", summary.join(", ")),
@@ -122,9 +125,6 @@ fn unnumbered(line: &str) -> &str {
     }
 }
 
-fn cut(line: &str) -> String {
-    match line.char_indices().nth(MAX_LINE_CHARS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line.trim_end().to_owned(),
-    }
+fn cut(line: &str) -> Cow<'_, str> {
+    excerpt::chars(line.trim_end(), MAX_LINE_CHARS)
 }

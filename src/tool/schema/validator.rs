@@ -6,10 +6,10 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError};
 use serde_json::Value;
 
-use super::cut::cut;
 use super::shape::Shape;
 use super::stack::on_stack;
 use super::steps;
+use crate::excerpt;
 
 /// Maximum length of a received value in an error, in characters.
 const MAX_VALUE_CHARS: usize = 200;
@@ -98,7 +98,7 @@ fn describe(error: &ValidationError<'_>) -> String {
 fn shown(value: impl Display, max_chars: usize) -> String {
     let mut beginning = Beginning { text: String::new(), max_bytes: 4 * (max_chars + 1) };
     let _ = write!(beginning, "{value}"); // an error says that it is long
-    cut(&beginning.text, max_chars)
+    excerpt::chars(&beginning.text, max_chars).into_owned()
 }
 
 /// A writer that fails soon after `max_bytes`.
