@@ -112,6 +112,9 @@ impl App {
         command: clap::Command,
         run: impl Fn(&clap::ArgMatches, &CommandContext) -> ExitCode + Send + Sync + 'static,
     ) -> Self {
+        let run = move |arguments: &_, program, no_config| {
+            Ok(run(arguments, &CommandContext::new(Config::load(program, no_config)?)))
+        };
         self.0.commands.push(OwnCommand { command, run: Box::new(run) });
         self
     }
@@ -233,8 +236,7 @@ impl App {
         let done = program.check().and_then(|()| match command_line::parse(&program) {
             Parsed::BuiltIn(cli) => dispatch(*cli, program.clone()).map(ExitCode::from),
             Parsed::Own { own, arguments, no_config } => {
-                let config = Config::load(program.clone(), no_config)?;
-                Ok((own.run)(&arguments, &CommandContext::new(config)))
+                (own.run)(&arguments, program.clone(), no_config)
             }
         });
         match done {

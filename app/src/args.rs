@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::cluster::{ClusterArgs, ClusterCommand, PlacementArg};
-pub(crate) use self::custom::{built_in_flags, values, with_flags};
+pub(crate) use self::custom::{built_in_flags, is_built_in, values, with_flags};
 pub(crate) use self::mcp::McpArgs;
 pub(crate) use self::rules::RuleOptions;
 use self::serve::name_without_separators;

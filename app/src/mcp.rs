@@ -1,25 +1,18 @@
-//! The MCP servers of the coding agent: their selection, how they run, and the command `/mcp`.
+//! The MCP servers of the coding agent: their selection from settings and the command line.
 
 mod launch;
+mod servers;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use loopwright_core::agent::Principal;
-use loopwright_mcp::{
-    Credentials, Definitions, McpServer, ProcessLimit, ServerConfig, ToolSearch, Transport,
-};
-use loopwright_server::{AgentRejection, AgentSetup, CodingAgentBuilder};
-use loopwright_tools::Workspace;
+use loopwright_mcp::{Credentials, Definitions, ProcessLimit, ServerConfig};
 
-use self::launch::Confined;
+pub(crate) use self::servers::{Running, Servers};
 use crate::config::Config;
-use crate::environment::started_as;
 use crate::error::StartError;
 use crate::options::{McpArg, Options};
 use crate::output::{self, Verbosity};
-use crate::slash::{SlashCommand, SlashReply};
 
 /// The file with the accepted servers, in the data directory.
 const ACCEPTED_FILE: &str = "mcp.json";
@@ -30,25 +23,6 @@ const CREDENTIALS_FILE: &str = "mcp-credentials.json";
 /// Maximum number of processes of MCP servers in `serve`: in all, and for one user.
 const MAX_PROCESSES: usize = 64;
 const MAX_PROCESSES_PER_USER: usize = 16;
-/// Time that a session of the terminal waits for a server to start.
-const TERMINAL_START_WAIT: Duration = Duration::from_secs(5);
-
-/// The running servers of an agent. Clones share them.
-#[derive(Clone, Default)]
-pub(crate) struct Running(Arc<Mutex<Vec<McpServer>>>);
-
-/// The servers that an agent is built with.
-#[derive(Clone, Default)]
-pub(crate) struct Servers {
-    configs: Vec<ServerConfig>,
-    definitions: Arc<Definitions>,
-    /// The tokens of authorized servers; `None` for other users of a server.
-    credentials: Option<Arc<Credentials>>,
-    /// The list of the agent's running servers, if only one agent exists at a time.
-    running: Option<Running>,
-    /// The limit on the processes of all sessions of a server.
-    processes: Option<ProcessLimit>,
-}
 
 impl Servers {
     /// Returns the MCP servers of a session: the user's, the command line's, and accepted ones of
@@ -124,106 +98,6 @@ impl Servers {
         let processes = Some(ProcessLimit::new(MAX_PROCESSES, MAX_PROCESSES_PER_USER));
         Ok(Servers { configs, definitions, credentials: None, running: None, processes })
     }
-
-    /// Gives these servers to each agent that `builder` builds.
-    pub(crate) fn extend(self, builder: CodingAgentBuilder) -> CodingAgentBuilder {
-        if self.configs.is_empty() {
-            if let Some(running) = &self.running {
-                running.set(Vec::new());
-            }
-            return builder;
-        }
-        builder.extend(move |agent, setup, workspace| {
-            let servers = self.configs.iter().map(|config| self.server(config, setup, workspace));
-            let servers: Vec<McpServer> = servers.collect::<Result<_, _>>()?;
-            if let Some(running) = &self.running {
-                running.set(servers.clone());
-            }
-            Ok(ToolSearch::new(servers).add_to(agent))
-        })
-    }
-
-    /// Returns a server for one session.
-    fn server(
-        &self,
-        config: &ServerConfig,
-        setup: &AgentSetup,
-        workspace: &Workspace,
-    ) -> Result<McpServer, AgentRejection> {
-        let builder = McpServer::builder(config.clone())
-            .definitions(self.definitions.clone())
-            .root(workspace.root())
-            .sampling(setup.model()?.into());
-        let builder = match setup.settings().no_questions.unwrap_or_default() {
-            true => builder.no_questions(),
-            false => builder,
-        };
-        let builder = match &self.credentials {
-            Some(credentials) => builder.credentials(credentials.clone()),
-            None => builder,
-        };
-        let builder = match &self.processes {
-            Some(limit) => {
-                builder.process_limit(limit.clone(), setup.principal().map(Principal::as_str))
-            }
-            // A single prompt may have no later request in which the tools could be offered.
-            None => builder.start_wait(TERMINAL_START_WAIT),
-        };
-        let is_confined =
-            matches!(&config.transport, Transport::Stdio(command) if !command.unconfined);
-        Ok(match is_confined {
-            true => builder.launch(Confined::new(workspace)).build(),
-            false => builder.build(),
-        })
-    }
-}
-
-impl Running {
-    fn set(&self, servers: Vec<McpServer>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = servers;
-    }
-
-    /// Returns the command `/mcp`.
-    pub(crate) fn slash_command(&self) -> SlashCommand {
-        let running = self.clone();
-        let run = move |_: String, _| {
-            let servers = running.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let shown: futures::future::BoxFuture<'static, _> =
-                Box::pin(async move { Ok(SlashReply::Show(list(&servers).await)) });
-            shown
-        };
-        SlashCommand {
-            name: "mcp".into(),
-            help: "list the MCP servers, their state and tools".into(),
-            run: Box::new(run),
-        }
-    }
-}
-
-/// Returns the list of the servers with their state and tools.
-async fn list(servers: &[McpServer]) -> String {
-    if servers.is_empty() {
-        let name = started_as();
-        return format!(
-            "There are no MCP servers. `{name} --mcp NAME=COMMAND` adds one, [mcp.NAME] in your \
-             settings too."
-        );
-    }
-    let mut text = String::new();
-    for server in servers {
-        let status = server.status().await;
-        let state = match (&status.failure, status.is_connected) {
-            (Some(why), _) => format!("failed: {why}"),
-            (None, true) => "connected".into(),
-            (None, false) if status.is_starting => "starting".into(),
-            (None, false) => "not started".into(),
-        };
-        text += &format!("{} ({}): {state}\n", server.name(), status.target);
-        for tool in &status.tools {
-            text += &format!("  {}{tool}\n", server.prefix());
-        }
-    }
-    text.trim_end().to_owned()
 }
 
 fn definitions(config: &Config) -> Result<Definitions, StartError> {

@@ -16,7 +16,9 @@ use loopwright_server::{
 };
 use sha2::{Digest, Sha256};
 
-use crate::command_context::CommandContext;
+use self::settings::check_settings;
+use crate::args;
+use crate::config::{KEYS, Key};
 use crate::environment::Names;
 use crate::error::StartError;
 use crate::mcp::{self, Servers};
@@ -36,9 +38,11 @@ pub type OpenStoreError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type OpenStore =
     Box<dyn Fn(Option<&Path>) -> Result<Arc<dyn SessionStore>, OpenStoreError> + Send + Sync>;
 
-/// The implementation of an app's own command.
-pub(crate) type RunCommand =
-    Box<dyn Fn(&clap::ArgMatches, &CommandContext) -> ExitCode + Send + Sync>;
+/// The implementation of an app's own command, which gets its arguments, and whether settings files
+/// are ignored.
+pub(crate) type RunCommand = Box<
+    dyn Fn(&clap::ArgMatches, Arc<Program>, bool) -> Result<ExitCode, StartError> + Send + Sync,
+>;
 
 /// The definition of an app.
 #[derive(Default)]
@@ -92,13 +96,13 @@ impl Program {
             return Err(StartError("This app has no agent: add one with `App::agent`.".into()));
         }
         let own = self.commands.iter().map(|own| own.command.get_name());
-        if let Some(name) = own.into_iter().find(|name| crate::command_line::is_built_in(name)) {
+        if let Some(name) = own.into_iter().find(|name| args::is_built_in(name)) {
             return Err(StartError(format!(
                 "The command `{name}` of this app has the name of a built-in one: rename it."
             )));
         }
         self.check_slash_commands()?;
-        self.check_settings()?;
+        check_settings(&self.settings, &self.names)?;
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(StartError(format!(
                 "Two agents of this app are called `{}`: give each a name of its own.",
@@ -125,6 +129,11 @@ impl Program {
             return Err(StartError(format!("The slash command `/{name}` of this app {why}.")));
         }
         Ok(())
+    }
+
+    /// Returns the keys of all settings: first the built-in ones, then the app's own.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Key<'_>> {
+        KEYS.iter().cloned().chain(self.settings.iter().map(Key::custom))
     }
 
     /// Returns the slash command with this name, which has no slash.

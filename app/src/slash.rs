@@ -8,11 +8,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use loopwright_core::{AgentHandle, SessionStore};
 use loopwright_server::SessionSettings;
-use serde_json::Value;
 use tokio::task::JoinHandle;
 
 pub(crate) use self::built_in::{FrontEnd, is_built_in};
-use crate::session::Session;
 use crate::wording::sentence;
 
 /// The reason why an app's slash command failed.
@@ -38,13 +36,13 @@ pub struct SlashContext {
 }
 
 impl SlashContext {
-    pub(crate) fn new(session: &Session, settings: &Value, handle: AgentHandle) -> Self {
-        SlashContext {
-            session: session.name.clone(),
-            store: session.store.clone(),
-            settings: SessionSettings::from_stored(Some(settings)),
-            handle,
-        }
+    pub(crate) fn new(
+        session: Arc<str>,
+        store: Arc<dyn SessionStore>,
+        settings: SessionSettings,
+        handle: AgentHandle,
+    ) -> Self {
+        SlashContext { session, store, settings, handle }
     }
 
     /// Returns the id of the session.

@@ -1,9 +1,9 @@
-//! The flags of the app's own settings.
+//! The flags of the app's own settings, and the names that an app cannot use.
 
 use std::collections::BTreeMap;
 
 use clap::builder::{BoolValueParser, PossibleValuesParser, TypedValueParser};
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command, CommandFactory};
 use loopwright_server::{CustomSetting, SettingKind};
 use serde_json::Value;
 
@@ -27,8 +27,14 @@ pub(crate) fn values(matches: &ArgMatches, settings: &[CustomSetting]) -> BTreeM
     settings.iter().filter_map(value).collect()
 }
 
-/// Returns the names of all built-in flags, of all commands.
-pub(crate) fn built_in_flags(mut command: Command) -> Vec<String> {
+/// Returns whether every app has a command of this name.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    name == "help" || Cli::command().find_subcommand(name).is_some()
+}
+
+/// Returns the names of all flags that every app has, of all commands.
+pub(crate) fn built_in_flags() -> Vec<String> {
+    let mut command = Cli::command();
     command.build();
     let mut names = Vec::new();
     collect_flags(&command, &mut names);

@@ -28,7 +28,7 @@ use crate::output::{self, EventView, Printer, Verbosity};
 use crate::session::{
     Allowed, FollowError, Live, Operator, Prefer, Session, build, distil_at_end, follow,
 };
-use crate::slash::{RunningSlash, SlashContext, SlashReply};
+use crate::slash::{RunningSlash, SlashReply};
 use crate::wording::has_finished;
 
 use state::{Chat, Compacted, Done, State};
@@ -44,7 +44,7 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
     let (handle, events) = session.start(&built, Prefer::Opening).await?;
     // Until here Ctrl-C ends the process at once, as the store may wait.
     let mut interrupt = Interrupt::listen()?;
-    let context = SlashContext::new(&session, &built.settings, handle.clone());
+    let context = session.slash_context(&built.settings, &handle);
     let mut chat = Chat::new(handle.clone(), allowed.clone(), &session, context, lines::read()?);
     chat.remembers = settings.active.memory.unwrap_or_default();
     chat.distils = built.distils;
@@ -68,7 +68,7 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
         let settings = session.settings(&given, config, Verbosity::Quiet)?;
         built = build(&settings, &allowed, config, Verbosity::Quiet).await?;
         let (handle, events) = session.start(&built, prefer).await?;
-        let context = SlashContext::new(&session, &built.settings, handle.clone());
+        let context = session.slash_context(&built.settings, &handle);
         live.continue_with(handle.clone(), events);
         entered = chat.continue_with(handle, context).await;
     };
@@ -227,18 +227,6 @@ async fn reply(running: &mut Option<RunningSlash>) -> Result<SlashReply, String>
 }
 
 impl Chat {
-    fn wait_for_request(&mut self) {
-        self.state = State::Idle;
-        if self.slash.is_some() {
-            return; // its reply comes first
-        }
-        if self.input_ended {
-            self.exit_code = Some(0);
-        } else {
-            self.prompt();
-        }
-    }
-
     async fn line(&mut self, typed: &str) -> Done {
         let line = typed.trim();
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -304,13 +292,6 @@ impl Chat {
                 self.answer(action, typed).await?;
             }
         }
-        Ok(())
-    }
-
-    async fn request(&mut self, text: &str) -> Done {
-        self.state = State::Running;
-        self.has_request = true;
-        self.send(InputEvent::UserRequest(text.into())).await?;
         Ok(())
     }
 

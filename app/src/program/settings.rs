@@ -1,51 +1,43 @@
-//! The app's own settings: their keys, and their names.
+//! The check of the app's own settings.
 
 use loopwright_server::CustomSetting;
 
-use super::Program;
-use crate::command_line::built_in_flags;
+use crate::args::built_in_flags;
 use crate::config::{KEYS, Key};
+use crate::environment::Names;
 use crate::error::StartError;
 
-impl Program {
-    /// Returns the keys of all settings: first the built-in ones, then the app's own.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = Key<'_>> {
-        KEYS.iter().cloned().chain(self.settings.iter().map(Key::custom))
+/// Checks that the app's own settings have valid names that are not built-in.
+pub(super) fn check_settings(settings: &[CustomSetting], names: &Names) -> Result<(), StartError> {
+    CustomSetting::check_all(settings).map_err(|why| StartError(why.to_string()))?;
+    if settings.is_empty() {
+        return Ok(());
     }
-
-    /// Checks that the app's own settings have valid names that are not built-in.
-    pub(super) fn check_settings(&self) -> Result<(), StartError> {
-        CustomSetting::check_all(&self.settings).map_err(|why| StartError(why.to_string()))?;
-        if self.settings.is_empty() {
-            return Ok(());
-        }
-        let flags = built_in_flags();
-        let names = &self.names;
-        let built_in: Vec<String> = KEYS.iter().map(|key| key.variable(names)).collect();
-        for setting in &self.settings {
-            let (name, variable) = (setting.name(), Key::custom(setting).variable(names));
-            let what = if flags.iter().any(|flag| flag == name) {
-                format!("flag `--{name}`")
-            } else if name == "serve" {
-                "table `[serve]` of settings files".into()
-            } else if built_in.contains(&variable) || names.other_variables().contains(&variable) {
-                format!("environment variable `{variable}`")
-            } else {
-                continue;
-            };
-            return Err(StartError(format!(
-                "The setting `{name}` of this app has the name of a built-in one, the {what}: \
-                 rename it."
-            )));
-        }
-        Ok(())
+    let flags = built_in_flags();
+    let built_in: Vec<String> = KEYS.iter().map(|key| key.variable(names)).collect();
+    for setting in settings {
+        let (name, variable) = (setting.name(), Key::custom(setting).variable(names));
+        let what = if flags.iter().any(|flag| flag == name) {
+            format!("flag `--{name}`")
+        } else if name == "serve" {
+            "table `[serve]` of settings files".into()
+        } else if built_in.contains(&variable) || names.other_variables().contains(&variable) {
+            format!("environment variable `{variable}`")
+        } else {
+            continue;
+        };
+        return Err(StartError(format!(
+            "The setting `{name}` of this app has the name of a built-in one, the {what}: \
+             rename it."
+        )));
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{CODING, Kind};
+    use crate::program::{CODING, Kind, Program};
 
     fn check(settings: &[CustomSetting]) -> Result<(), StartError> {
         let agents = vec![(CODING.into(), Kind::Coding)];

@@ -7,10 +7,11 @@ use loopwright_core::event::ExternalAction;
 use loopwright_core::log::{InMemoryStore, MemoryError, SessionInfo};
 use loopwright_core::{AgentHandle, EventStream, Memory, RunContext, SessionStore};
 use loopwright_server::SessionSettings;
+use serde_json::Value;
 
 use super::agent::{Built, build};
 use super::allowed::Allowed;
-use super::store::{check_is_root, find, latest, name_or_random, stored_options};
+use super::store::{find, latest, name_or_random, stored_options};
 use crate::args::SessionArgs;
 use crate::config::Config;
 use crate::environment::started_as;
@@ -19,6 +20,7 @@ use crate::facts;
 use crate::options::Options;
 use crate::output::{self, Verbosity};
 use crate::settings::Settings;
+use crate::slash::SlashContext;
 
 /// The first step of [`Session::start`].
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +68,7 @@ impl Session {
             None if args.latest => Some(latest(&*store, &options.workspace.root_or_here()).await?),
             None => None,
         };
-        info.as_ref().map(check_is_root).transpose()?;
+        info.as_ref().map(SessionInfo::require_root).transpose()?;
         let name = match &info {
             Some(info) => info.id.clone(),
             None => name_or_random(args.name.as_deref(), &*store).await?.into(),
@@ -77,6 +79,12 @@ impl Session {
     /// Returns a session that exists in the store.
     pub(crate) fn existing(store: Arc<dyn SessionStore>, info: SessionInfo) -> Self {
         Session { store, name: info.id.clone(), info: Some(info), is_stored: true }
+    }
+
+    /// Returns the context of the app's slash commands in this session.
+    pub(crate) fn slash_context(&self, settings: &Value, handle: &AgentHandle) -> SlashContext {
+        let settings = SessionSettings::from_stored(Some(settings));
+        SlashContext::new(self.name.clone(), self.store.clone(), settings, handle.clone())
     }
 
     /// Reloads the metadata, since another process may have changed the settings.
@@ -219,7 +227,7 @@ fn is_foreign(session: &str) -> StartError {
 mod tests {
     use loopwright_core::event::ExternalAction;
     use loopwright_core::{GenericAgent, ToolError, tool_fn};
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use loopwright_core::testing::{Script, ScriptedModel};
     use loopwright_patterns::PiPattern;

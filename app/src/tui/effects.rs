@@ -3,6 +3,7 @@
 
 mod editor;
 mod files;
+mod host;
 mod lists;
 mod msg;
 mod open;
@@ -16,8 +17,8 @@ use loopwright_core::event::{ActionResult, InputEvent};
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use self::editor::{Editor, editor};
+use self::host::{Host, Target};
 pub(crate) use self::msg::Msg;
-use self::open::{Host, Target};
 use super::state::{Effect, Outcome, Tone};
 use crate::args::ChatArgs;
 use crate::config::Config;
@@ -144,7 +145,7 @@ impl Host {
                 self.open(Target::Same(self.with(change))).await;
             }
             Effect::SwitchThinking(level) => {
-                let options = self.with(|options| options.thinking = Some(level.into()));
+                let options = self.with(|options| options.thinking = Some(level));
                 self.open(Target::Same(options)).await;
             }
             Effect::Open(None) => self.open(Target::New).await,
@@ -167,7 +168,7 @@ impl Host {
                 ) {
                     self.record_user_message();
                 }
-                if let Some(outcome) = send_input(handle, input, self.msgs()).await {
+                if let Some(outcome) = send_input(handle, input, self.msgs.clone()).await {
                     self.send_outcome(outcome);
                 }
             }

@@ -25,7 +25,7 @@ const CRATES: [(&str, &str); 12] = [
     ("providers/src", "lib.rs"),
     ("tools/src", "lib.rs"),
     ("server/src", "lib.rs"),
-    ("app/src", "main.rs"),
+    ("app/src", "lib.rs"),
 ];
 
 fn read_crate(folder: &str, root: &str) -> Code {

@@ -23,7 +23,7 @@ use super::client::Client;
 use super::modes::Mode;
 use super::open::Opened;
 use crate::program::Program;
-use crate::slash::{SlashContext, SlashReply};
+use crate::slash::SlashReply;
 use crate::wording::{compaction, has_finished, waiting};
 
 /// A command from the editor to a session.
@@ -164,7 +164,7 @@ impl EditorSession {
         match (own, name) {
             (Some(own), _) => {
                 let Opened { session, built, handle, .. } = &self.opened;
-                let context = SlashContext::new(session, &built.settings, handle.clone());
+                let context = session.slash_context(&built.settings, handle);
                 let mut running = own.start(rest.trim(), context);
                 self.command = Some(async move { running.ended().await }.boxed());
             }

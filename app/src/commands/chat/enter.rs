@@ -1,9 +1,8 @@
-//! The entry into a session that the chat has opened, attached to, or reopened after it moved; and
-//! inputs that another process may refuse.
+//! The entry into a session that the chat has opened, attached to, or reopened after it moved.
 
 use loopwright_core::AgentHandle;
 use loopwright_core::agent::{AgentState, InputError};
-use loopwright_core::event::{InputEvent, Role};
+use loopwright_core::event::Role;
 
 use super::state::{Chat, Done, State};
 use crate::output;
@@ -91,14 +90,5 @@ impl Chat {
         output::error(&format!("This was not accepted: {why}."));
         let state = self.handle.state().await?;
         self.resume(state).await
-    }
-
-    /// Sends an input, or keeps it if the session has just moved.
-    pub(super) async fn send(&mut self, event: InputEvent) -> Result<(), InputError> {
-        let sent = self.handle.send(event.clone()).await;
-        if sent.is_err() && self.handle.has_ended() {
-            self.unsent = Some(event);
-        }
-        sent.map(drop)
     }
 }

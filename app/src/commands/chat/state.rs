@@ -129,6 +129,36 @@ impl Chat {
         }
     }
 
+    /// Becomes idle and shows the prompt, or leaves at the end of the input.
+    pub(super) fn wait_for_request(&mut self) {
+        self.state = State::Idle;
+        if self.slash.is_some() {
+            return; // its reply comes first
+        }
+        if self.input_ended {
+            self.exit_code = Some(0);
+        } else {
+            self.prompt();
+        }
+    }
+
+    /// Sends a request.
+    pub(super) async fn request(&mut self, text: &str) -> Done {
+        self.state = State::Running;
+        self.has_request = true;
+        self.send(InputEvent::UserRequest(text.into())).await?;
+        Ok(())
+    }
+
+    /// Sends an input, or keeps it if the session has just moved.
+    pub(super) async fn send(&mut self, event: InputEvent) -> Result<(), InputError> {
+        let sent = self.handle.send(event.clone()).await;
+        if sent.is_err() && self.handle.has_ended() {
+            self.unsent = Some(event);
+        }
+        sent.map(drop)
+    }
+
     /// Leaves while a call waits, since no more input can decide it.
     pub(super) fn leave_pending(&mut self) {
         match (&self.state, &self.stored_name) {

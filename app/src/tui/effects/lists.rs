@@ -10,8 +10,8 @@ use loopwright_memory::to_markdown;
 use loopwright_providers::ModelFacts;
 
 use super::files::{MAX_FILES, files};
+use super::host::{Host, Open};
 use super::msg::Msg;
-use super::open::Host;
 use crate::environment::Names;
 use crate::error::StartError;
 use crate::facts::MemoryCommand;
@@ -24,8 +24,8 @@ use crate::wording::waiting;
 impl Host {
     /// Lists the choices of a source in the background.
     pub(super) fn list(&self, source: Source) {
-        let msgs = self.msgs();
-        let options = self.options().clone();
+        let msgs = self.msgs.clone();
+        let options = self.settings.active.clone();
         // A failure is reported; it must not look like an empty list.
         let send_list = move |listed: Result<Vec<Choice>, StartError>| {
             let choices = listed.unwrap_or_else(|StartError(why)| {
@@ -36,7 +36,7 @@ impl Host {
         };
         match source {
             Source::Files => {
-                let (root, msgs) = (options.workspace.root_or_here(), self.msgs());
+                let (root, msgs) = (options.workspace.root_or_here(), self.msgs.clone());
                 tokio::task::spawn_blocking(move || {
                     let (all, more) = files(&root, MAX_FILES);
                     if more {
@@ -55,7 +55,8 @@ impl Host {
                 });
             }
             Source::Sessions => {
-                let open = self.handle().and(self.session()).map(|session| session.name.clone());
+                let open =
+                    self.handle().and(self.session.as_ref()).map(|session| session.name.clone());
                 let store = self.store();
                 tokio::spawn(async move {
                     send_list(match store {
@@ -74,14 +75,14 @@ impl Host {
 
     /// Sends the list of the agent's tools.
     pub(super) fn tools(&self) {
-        let Some(agent) = self.agent() else {
+        let Some(Open { agent, .. }) = &self.open else {
             return self.send_closed();
         };
-        let approved = &self.options().approve;
+        let approved = &self.settings.active.approve;
         let unasked = |name: &str| {
             let allowed_by =
                 |one: &Approve| *one == Approve::All || *one == Approve::Tool(name.to_owned());
-            self.allowed().has(name) || approved.iter().any(allowed_by)
+            self.allowed.has(name) || approved.iter().any(allowed_by)
         };
         let line = |spec: &Arc<ToolSpec>| {
             let asks = match spec.effect {
@@ -98,7 +99,7 @@ impl Host {
 
     /// Lists or deletes remembered facts in the background.
     pub(super) fn memory(&self, command: MemoryCommand) {
-        let (msgs, is_on) = (self.msgs(), self.options().memory.unwrap_or_default());
+        let (msgs, is_on) = (self.msgs.clone(), self.settings.active.memory.unwrap_or_default());
         let names = self.names().clone();
         tokio::spawn(async move {
             let send = |outcome| {
@@ -120,7 +121,7 @@ impl Host {
 
     /// Writes the conversation to a file, which must not exist yet.
     pub(super) async fn export(&self, file: Option<PathBuf>) {
-        let outcome = match self.session() {
+        let outcome = match &self.session {
             None => Outcome::Notice(Tone::Error, "No session is open.".into()),
             Some(session) => {
                 let file = file.unwrap_or_else(|| {

@@ -11,184 +11,23 @@ use loopwright_core::agent::AgentState;
 use loopwright_core::log::SessionLog;
 use loopwright_core::message::MessageId;
 use loopwright_core::model::ModelInfo;
-use loopwright_core::{AgentHandle, EventStream, GenericAgent};
+use loopwright_core::{AgentHandle, EventStream};
 use loopwright_server::SessionSettings;
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::host::{Host, Open, Target, with_retry_hint};
 use super::msg::Msg;
-use crate::args::SessionArgs;
-use crate::config::Config;
-use crate::environment::{Names, started_as};
+use crate::environment::started_as;
 use crate::error::StartError;
 use crate::options::Options;
 use crate::output::{self, Verbosity};
-use crate::session::{
-    Allowed, Built, Prefer, Previews, Session, build, distil_at_end, find, name_or_random,
-};
-use crate::settings::Settings;
-use crate::slash::SlashContext;
-use crate::tui::state::{Opened, Outcome, Tone};
-
-/// The session to open.
-pub(super) enum Target {
-    /// The session that the command line names.
-    First(Box<SessionArgs>),
-    /// The current session, with other options.
-    Same(Box<Settings>),
-    /// The session of this name.
-    Named(String),
-    /// The session of this name, a fork of the current one.
-    Fork(String),
-    /// A new session.
-    New,
-}
-
-/// The open session, and everything that opening another one needs.
-pub(super) struct Host {
-    msgs: mpsc::UnboundedSender<Msg>,
-    /// The options of the command line.
-    cli_options: Options,
-    config: Arc<Config>,
-    /// The options of the current session.
-    settings: Settings,
-    /// The tools that the user has allowed in this session.
-    allowed: Allowed,
-    open: Option<Open>,
-    /// The current session, or the session that could not be opened.
-    session: Option<Session>,
-    /// The given options of the current session that are not stored with it yet.
-    given: Options,
-    /// The session that the command line names, until it is open.
-    first: Option<Box<SessionArgs>>,
-}
-
-struct Open {
-    handle: AgentHandle,
-    agent: GenericAgent,
-    model: ModelInfo,
-    previews: Previews,
-    root: PathBuf,
-    distils: bool,
-    distils_at_end: bool,
-    /// The context of the app's slash commands.
-    slash: SlashContext,
-    /// The running slash commands of the app. Closing the session cancels them.
-    running: JoinSet<()>,
-    /// `true` if the session contains a user message.
-    has_user_message: bool,
-}
-
-impl Open {
-    /// Returns whether the session contains a message, including ones from slash commands.
-    async fn is_used(&self) -> bool {
-        let state = self.handle.state().await;
-        self.has_user_message || !state.is_ok_and(|now| now.messages.is_empty())
-    }
-}
+use crate::session::{Allowed, Built, Prefer, Session, build, distil_at_end, find, name_or_random};
+use crate::tui::state::{Opened, Outcome};
 
 impl Host {
-    pub(super) fn new(
-        cli_options: Options,
-        config: Arc<Config>,
-        msgs: mpsc::UnboundedSender<Msg>,
-    ) -> Self {
-        let allowed = Allowed::default();
-        Host {
-            msgs,
-            settings: Settings {
-                active: cli_options.clone(),
-                given: cli_options.clone(),
-                name: None,
-            },
-            config,
-            given: cli_options.clone(),
-            cli_options,
-            allowed,
-            open: None,
-            session: None,
-            first: None,
-        }
-    }
-
-    pub(super) fn options(&self) -> &Options {
-        &self.settings.active
-    }
-
-    /// Returns the settings with a change, which is also applied to the stored options.
-    pub(super) fn with(&self, change: impl Fn(&mut Options)) -> Box<Settings> {
-        let mut settings = Box::new(self.settings.clone());
-        settings.change(change);
-        settings
-    }
-
-    /// Returns the names derived from the app's (files, directories, variables).
-    pub(super) fn names(&self) -> &Names {
-        &self.config.program.names
-    }
-
-    /// Returns the agent of the open session.
-    pub(super) fn agent(&self) -> Option<&GenericAgent> {
-        self.open.as_ref().map(|open| &open.agent)
-    }
-
-    /// Returns the previews of the open session's calls.
-    pub(super) fn previews(&self) -> Option<Previews> {
-        self.open.as_ref().map(|open| open.previews.clone())
-    }
-
-    pub(super) fn session(&self) -> Option<&Session> {
-        self.session.as_ref()
-    }
-
-    pub(super) fn handle(&self) -> Option<AgentHandle> {
-        self.open.as_ref().map(|open| open.handle.clone())
-    }
-
-    pub(super) fn msgs(&self) -> mpsc::UnboundedSender<Msg> {
-        self.msgs.clone()
-    }
-
-    pub(super) fn allowed(&self) -> &Allowed {
-        &self.allowed
-    }
-
-    /// Returns whether another process has the session open.
-    pub(super) fn is_attached(&self) -> bool {
-        self.open.as_ref().is_some_and(|open| open.handle.is_attached())
-    }
-
-    pub(super) fn allow(&self, tool: &str) {
-        self.allowed.add(tool);
-        if self.is_attached() {
-            let why = format!(
-                "Another process runs the tools of this conversation: calls of {tool} are asked \
-                 for until it is open here."
-            );
-            self.send_outcome(Outcome::Notice(Tone::Loud, why));
-        }
-    }
-
-    pub(super) fn record_user_message(&mut self) {
-        if let Some(open) = &mut self.open {
-            open.has_user_message = true;
-        }
-    }
-
-    pub(super) fn send_outcome(&self, outcome: Outcome) {
-        let _ = self.msgs.send(Msg::Outcome(outcome));
-    }
-
-    pub(super) fn send_closed(&self) {
-        self.send_outcome(Outcome::NotOpened {
-            why: "That needs a conversation.".into(),
-            closed: true,
-        });
-    }
-
     /// Runs a slash command of the app in a task of its own.
     pub(super) fn slash(&mut self, name: &str, arguments: &str) {
-        let msgs = self.msgs();
+        let msgs = self.msgs.clone();
         let Some(open) = &mut self.open else {
             return self.send_closed();
         };
@@ -248,7 +87,7 @@ impl Host {
         self.settings = settings;
         self.allowed = allowed;
         let (opened, handle, events) = started.map_err(|why| with_retry_hint(&why, &name))?;
-        let slash = SlashContext::new(&session, &stored, handle.clone());
+        let slash = session.slash_context(&stored, &handle);
         let model = opened.model.clone();
         let root = opened.root.clone();
         let has_user_message = !opened.state.messages.is_empty();
@@ -312,14 +151,6 @@ impl Host {
         let opened = opened(session, state, model, root, how).await?;
         let _ = self.msgs.send(Msg::Opened(Box::new(opened), events));
         Ok(())
-    }
-
-    pub(super) fn store(&self) -> Result<Arc<dyn loopwright_core::SessionStore>, StartError> {
-        match (&self.session, &self.first) {
-            (Some(session), _) => Ok(session.store.clone()),
-            (None, Some(which)) => self.config.open_store(&which.store),
-            (None, None) => Err(StartError("No session store is open.".into())),
-        }
     }
 
     /// Forks the session at a message and opens the fork.
@@ -435,10 +266,6 @@ async fn opened(
     let (usage, cost) = known.map(|info| (info.usage, info.cost)).unwrap_or_default();
     let is_persistent = session.is_stored;
     Ok(Opened { state, model, is_persistent, root, usage, cost, distils, same, is_attached })
-}
-
-fn with_retry_hint(StartError(why): &StartError, name: &str) -> StartError {
-    StartError(format!("{why} `/sessions {name}` retries."))
 }
 
 /// Adds how to set an address, since the interface has no command for it.

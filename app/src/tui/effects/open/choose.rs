@@ -1,10 +1,10 @@
 //! The choice of the session and the options for a target.
 
-use super::{Host, Target, with_retry_hint};
 use crate::error::StartError;
 use crate::options::Options;
-use crate::session::{Session, check_is_root, find, name_or_random};
+use crate::session::{Session, find, name_or_random};
 use crate::settings::Settings;
+use crate::tui::effects::host::{Host, Target, with_retry_hint};
 use crate::tui::state::{Outcome, Tone};
 
 impl Host {
@@ -72,7 +72,7 @@ impl Host {
             ))
         };
         let info = find(&*store, name).await?.ok_or_else(none)?;
-        check_is_root(&info)?;
+        info.require_root()?;
         Ok(Session { is_stored: self.is_persistent(), ..Session::existing(store, info) })
     }
 

@@ -6,11 +6,13 @@ use loopwright_core::event::{InputEvent, StreamEnd};
 use loopwright_core::model::ThinkingLevel;
 use loopwright_memory::Jsonl;
 use tempfile::TempDir;
+use tokio::sync::mpsc;
 
 use super::*;
 use crate::args::{ChatArgs, Cli};
+use crate::config::Config;
 use crate::options::Approve;
-use crate::tui::state::{Effect, Source};
+use crate::tui::state::{Effect, Source, Tone};
 
 struct TestHost {
     dir: TempDir,
@@ -137,10 +139,10 @@ async fn a_new_session_or_a_fork_inherits_no_permissions_from_the_open_one() {
         text.contains("all tools run without approval")
     };
     assert!(outcomes.iter().any(warned), "{outcomes:?}");
-    assert_eq!(test.host.options().approve, [Approve::All, Approve::Tool("diff".into())]);
+    assert_eq!(test.host.settings.active.approve, [Approve::All, Approve::Tool("diff".into())]);
     test.host.allow("execute_command");
     test.host.perform(Effect::SwitchThinking(ThinkingLevel::Low)).await;
-    assert!(test.host.allowed().has("execute_command"), "the session is the same");
+    assert!(test.host.allowed.has("execute_command"), "the session is the same");
 
     for effect in [Effect::Fork(None), Effect::Open(None)] {
         test.host.open(Target::Named("free".into())).await;
@@ -149,7 +151,7 @@ async fn a_new_session_or_a_fork_inherits_no_permissions_from_the_open_one() {
         test.host.perform(effect.clone()).await;
         let opened = test.opened();
         assert_eq!(opened.state.thinking_level, ThinkingLevel::Low, "{effect:?}");
-        let options = test.host.options();
+        let options = &test.host.settings.active;
         assert_eq!(options.approve, [], "{effect:?}");
         let persisted = serde_json::to_value(options).unwrap();
         assert_eq!(
@@ -157,8 +159,8 @@ async fn a_new_session_or_a_fork_inherits_no_permissions_from_the_open_one() {
             (None, None),
             "{effect:?}"
         );
-        assert!(!test.host.allowed().has("execute_command"), "{effect:?}");
-        assert!(!test.host.allowed().has("diff"), "{effect:?}");
+        assert!(!test.host.allowed.has("execute_command"), "{effect:?}");
+        assert!(!test.host.allowed.has("diff"), "{effect:?}");
     }
 }
 
