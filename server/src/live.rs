@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use loopwright_core::agent::{Environment, InputError, Principal, SystemEnvironment};
-use loopwright_core::log::{MemoryError, SessionInfo};
+use loopwright_core::log::MemoryError;
 use loopwright_core::{AgentHandle, GenericAgent, RunContext};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -167,7 +167,7 @@ impl LiveSessions {
     async fn open(&self, id: &str) -> Result<Option<OpenSession>, ApiError> {
         let Parts { agents, store, principal, .. } = &self.0.parts;
         let info = store.session(id).await?;
-        check_is_root(&info)?;
+        info.require_root()?;
         let settings = SessionSettings::from_stored(info.settings.as_deref());
         let name = agents.name_of(&settings);
         let principal = info.owner.as_ref().or(principal.as_ref());
@@ -330,14 +330,5 @@ fn is_end(error: &InputError) -> bool {
         InputError::Gone | InputError::Moved => true,
         InputError::Memory(error) => error.is_lost(),
         _ => false,
-    }
-}
-
-/// Checks that a session is not a sub-agent's, which only its root session opens. This does not
-/// open its memory, since the sub-agent may be working.
-fn check_is_root(info: &SessionInfo) -> Result<(), MemoryError> {
-    match info.sub_agent_of.as_ref().and_then(|parent| parent.root.clone()) {
-        Some(root) => Err(MemoryError::SubAgent { session: info.id.clone(), root }),
-        None => Ok(()),
     }
 }

@@ -19,7 +19,7 @@ use crate::error::StartError;
 use crate::exit_code::{ABORTED, AWAITING_ACTION, EMPTY};
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::session::{RunOutput, Sending, Session, check_is_root, existing, run_unattended};
+use crate::session::{RunOutput, Sending, Session, existing, run_unattended};
 use crate::stdin;
 use crate::terms;
 use crate::wording;
@@ -29,7 +29,7 @@ pub(crate) async fn actions(args: &ActionsArgs, config: &Config) -> Result<u8, S
     let store = config.open_store(&args.store)?;
     let mut query = PendingQuery::all();
     if let Some(session) = &args.session {
-        check_is_root(&existing(&*store, session).await?)?;
+        existing(&*store, session).await?.require_root()?;
         query = query.session(session.as_str());
     }
     if let Some(tool) = &args.tool {
@@ -139,7 +139,7 @@ impl Pending {
     async fn find(args: &DecisionArgs, config: &Config) -> Result<Self, StartError> {
         let store = config.open_store(&args.store)?;
         let info = existing(&*store, &args.session).await?;
-        check_is_root(&info)?;
+        info.require_root()?;
         let action = pending_action(&info, &args.call)?;
         check_digest(args, &action)?;
         Ok(Pending { store, info, action })

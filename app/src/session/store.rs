@@ -100,14 +100,6 @@ pub(crate) async fn existing(
     find(store, name).await?.ok_or_else(none)
 }
 
-/// Checks that a session is not a sub-agent's, which only the session at its root opens.
-pub(crate) fn check_is_root(info: &SessionInfo) -> Result<(), StartError> {
-    match info.sub_agent_of.as_ref().and_then(|parent| parent.root.clone()) {
-        Some(root) => Err(MemoryError::SubAgent { session: info.id.clone(), root }.into()),
-        None => Ok(()),
-    }
-}
-
 /// Returns the given name, else a random unused one.
 pub(crate) async fn name_or_random(
     given: Option<&str>,

@@ -8,7 +8,7 @@ use loopwright_core::log::{MemoryError, SessionLog};
 use loopwright_core::message::MessageId;
 
 use super::releasing::{Releasing, during_a_run};
-use super::{LiveSessions, OpenSession, Parts, check_is_root, new_id};
+use super::{LiveSessions, OpenSession, Parts, new_id};
 use crate::error::{ApiError, ErrorKind};
 use crate::limits::daily_budget::DailyBudget;
 use crate::settings::{SessionSettings, SettingsChange};
@@ -30,7 +30,7 @@ impl LiveSessions {
         let Parts { agents, store, .. } = &self.0.parts;
         let mut slot = self.0.lock(id).await;
         if let Ok(info) = store.session(id).await {
-            check_is_root(&info)?;
+            info.require_root()?;
             agents.check_known(&SessionSettings::from_stored(info.settings.as_deref()))?;
         }
         if let Some(session) = slot.session()
@@ -70,7 +70,7 @@ impl LiveSessions {
         let Parts { agents, store, principal, .. } = &self.0.parts;
         let mut slot = self.0.lock(id).await;
         let info = store.session(id).await?;
-        check_is_root(&info)?;
+        info.require_root()?;
         let old = SessionSettings::from_stored(info.settings.as_deref());
         agents.check_known(&old)?;
         let mut new = change.apply(&old)?;
@@ -123,7 +123,7 @@ impl LiveSessions {
     ) -> Result<Arc<str>, ApiError> {
         let Parts { agents, store, principal, .. } = &self.0.parts;
         let info = store.session(id).await?;
-        check_is_root(&info)?;
+        info.require_root()?;
         let settings = SessionSettings::from_stored(info.settings.as_deref());
         agents.check_known(&settings)?;
         let old = settings;

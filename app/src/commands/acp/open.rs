@@ -15,9 +15,7 @@ use crate::config::Config;
 use crate::error::StartError;
 use crate::options::{Approve, Options};
 use crate::output::Verbosity;
-use crate::session::{
-    Allowed, Built, Prefer, Session, SessionSetup, build, check_is_root, find, name_or_random,
-};
+use crate::session::{Allowed, Built, Prefer, Session, SessionSetup, build, find, name_or_random};
 use crate::wording::waiting;
 
 /// Maximum number of sessions in a page of `session/list`.
@@ -106,7 +104,7 @@ impl Opener {
             return Ok(Session { store: self.store.clone(), name, info: None, is_stored: true });
         };
         let info = find(&*self.store, &name).await?.ok_or_else(|| not_found(&name))?;
-        check_is_root(&info)?;
+        info.require_root().map_err(StartError::from)?;
         Ok(Session::existing(self.store.clone(), info))
     }
 

@@ -16,9 +16,7 @@ use crate::error::StartError;
 use crate::options::Options;
 use crate::output::{self, Verbosity};
 use crate::program::Kind;
-use crate::session::{
-    Allowed, Prefer, Session, SessionSetup, build, check_is_root, find, name_or_random,
-};
+use crate::session::{Allowed, Prefer, Session, SessionSetup, build, find, name_or_random};
 
 /// The agents of the app, as tools.
 pub(super) struct Agents {
@@ -90,7 +88,7 @@ impl Agents {
 
     /// Checks that a client may continue a session: it belongs to this agent and this directory.
     fn check(&self, info: &SessionInfo, agent: &str) -> Result<(), StartError> {
-        check_is_root(info)?;
+        info.require_root()?;
         let stored = SessionSettings::from_stored(info.settings.as_deref());
         if stored.agent.as_deref() == Some(agent)
             && SessionSetup::of(info).directory.as_deref() == Some(&*self.root)
