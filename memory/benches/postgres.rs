@@ -3,10 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a bench may")]
 
-#[path = "../tests/postgres/server.rs"]
-#[allow(dead_code, reason = "shared with the tests, which use all of it")]
-mod server;
-
 use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
@@ -20,10 +16,9 @@ use loopwright_core::tool::Effect;
 use loopwright_core::{GenericAgent, Memory, Message, RunContext, SessionStore};
 use loopwright_memory::{Durability, Postgres};
 use loopwright_patterns::PiPattern;
+use loopwright_test_support::postgres::Server;
 use serde_json::json;
 use tokio::task::JoinSet;
-
-use server::Server;
 
 /// Bound for an append alone, in flushes of the disk. The round trip and the statement take 0.3 ms
 /// more, so a disk that flushes in less than a millisecond fails this.

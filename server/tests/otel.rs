@@ -3,10 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../../otel/tests/spec/collector.rs"]
-#[allow(dead_code, reason = "the tests of the crate use the rest")]
-mod collector;
-
 use std::sync::{Arc, Mutex};
 
 use axum::body::Body;
@@ -21,9 +17,8 @@ use loopwright_core::{GenericAgent, SessionStore, ToolError, tool_fn};
 use loopwright_otel::Telemetry;
 use loopwright_patterns::PiPattern;
 use loopwright_server::{Server, router};
+use loopwright_test_support::collector::Collector;
 use serde_json::{Value, json};
-
-use self::collector::Collector;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";

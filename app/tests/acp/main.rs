@@ -5,27 +5,17 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
-#[path = "../../../server/tests/clients/installed.rs"]
-mod installed;
-#[path = "../spec/process.rs"]
-#[allow(dead_code, reason = "shared with the specification, which uses all of it")]
-mod process;
-#[path = "../spec/server.rs"]
-#[allow(dead_code, reason = "shared with the specification, which uses all of it")]
-mod server;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use loopwright_test_support::clients::clients;
+use loopwright_test_support::model_server::{Exchange, Server};
+use loopwright_test_support::process::{Binary, STORE, project};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use self::installed::clients;
-use self::process::{STORE, project};
-use self::server::{Exchange, Server};
-
 /// The binary that is tested.
-pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_loopwright");
+pub(crate) const BIN: Binary = Binary::new(env!("CARGO_BIN_EXE_loopwright"));
 
 /// Runs a function of `client.mjs` while `reply` is the model.
 fn run(test: &str, dir: &TempDir, reply: impl FnOnce(&Server)) {

@@ -2,12 +2,13 @@
 
 use std::net::TcpListener;
 
+use loopwright_test_support::http::Connection;
+use loopwright_test_support::model_server::Server as Model;
+use loopwright_test_support::process::Process;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::http::Connection;
-use crate::process::{Process, loopwright};
-use crate::server::Server as Model;
+use crate::BIN;
 use crate::{shared, started};
 
 /// One of the servers.
@@ -31,7 +32,7 @@ impl Worker {
         let own = ["serve", "--addr", &address, "--model", "custom/m", "--base-url", &model.url];
         let cluster = ["--root", ".", "--reachable-at", &url];
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let mut process = Process::start(dir, &[&own[..], &cluster, &flags].concat());
+        let mut process = BIN.start(dir, &[&own[..], &cluster, &flags].concat());
         process.err.word_after("http://");
         Worker { process, address }
     }
@@ -93,7 +94,7 @@ impl Reader {
 /// Returns the number of the worker that has a session open.
 fn owner(dir: &TempDir, workers: &[&Worker]) -> usize {
     loop {
-        let status = loopwright(dir, &["cluster", "status", "--json"]);
+        let status = BIN.run(dir, &["cluster", "status", "--json"]);
         let lines = status.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let owner = lines.into_iter().find(|it| it["is_alive"] == true && it["sessions"] != 0);
         if let Some(owner) = owner {
@@ -157,7 +158,7 @@ fn servers_continue_what_others_leave_and_stream_what_others_have() {
     request.say("It counts sheep.");
     assert_eq!(reader.until("agent_end")["end"], "done");
 
-    let status = loopwright(&dir, &["cluster", "status"]);
+    let status = BIN.run(&dir, &["cluster", "status"]);
     assert!(status.out.contains("alive") && status.out.contains(&workers[0].address), "{status:?}");
     assert_eq!(status.code, 0);
 }
@@ -179,12 +180,12 @@ fn missing_cluster_settings_are_reported() {
         (&["--placement", "leases", "--restate-admin", "http://h"], "need --placement restate="),
         (&["--placement", "raft"], "`restate=http://localhost:8080`"),
     ] {
-        let exit = loopwright(&dir, &[&["serve", "--addr", "127.0.0.1:0"], args].concat());
+        let exit = BIN.run(&dir, &[&["serve", "--addr", "127.0.0.1:0"], args].concat());
         assert!(exit.code == 2 && exit.err.contains(why), "{exit:?}");
     }
-    let none = loopwright(&dir, &["cluster", "status"]);
+    let none = BIN.run(&dir, &["cluster", "status"]);
     assert_eq!((none.code, none.out.as_str()), (1, ""), "{none:?}");
-    let file = loopwright(&dir, &["cluster", "status", "--store", "sessions.db"]);
+    let file = BIN.run(&dir, &["cluster", "status", "--store", "sessions.db"]);
     assert!(file.code == 2 && file.err.contains("belongs to one machine"), "{file:?}");
 }
 
@@ -203,15 +204,14 @@ fn only_workers_read_events_of_workers() {
     let address = format!("127.0.0.1:{}", free_port());
     let url = format!("http://{address}");
     let own = ["serve", "--model", "offline", "--token", TOKEN, "--placement", "leases", "--addr"];
-    let mut worker =
-        Process::start(&dir, &[&own[..], &[&address, "--reachable-at", &url]].concat());
+    let mut worker = BIN.start(&dir, &[&own[..], &[&address, "--reachable-at", &url]].concat());
     worker.err.word_after("http://");
     assert_eq!(ask(&address, "another-token-of-16").status, 401);
     let missing = ask(&address, TOKEN);
     assert!(missing.status == 404 && missing.body.contains("not open here"), "{missing:?}");
     worker.kill();
 
-    let mut alone = Process::start(&dir, &[&own[..], &["127.0.0.1:0"]].concat());
+    let mut alone = BIN.start(&dir, &[&own[..], &["127.0.0.1:0"]].concat());
     let address = alone.err.word_after("http://");
     let closed = ask(&address, "another-token-of-16");
     assert!(closed.status == 404 && closed.body.contains("nothing at this address"), "{closed:?}");

@@ -1,10 +1,10 @@
 //! Servers whose sessions are placed by a Restate server, which the test starts.
 
+use loopwright_test_support::model_server::Server as Model;
+use loopwright_test_support::restate::RestateServers;
 use serde_json::json;
 
 use crate::cluster::Worker;
-use crate::restate_server::RestateServers;
-use crate::server::Server as Model;
 use crate::started;
 
 /// C342: a server that Restate places sessions on answers, and another one continues the run of a

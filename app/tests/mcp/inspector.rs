@@ -2,13 +2,13 @@
 
 use std::process::{Child, Command, Stdio};
 
+use loopwright_test_support::clients::clients;
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::{STORE, project};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::BIN;
-use crate::installed::clients;
-use crate::process::{Process, STORE, project};
-use crate::server::Server;
 
 /// The parts of the inspector's command line before the command of the server.
 const INSPECTOR: [&str; 3] = ["--format", "json", "--quiet"];
@@ -19,7 +19,7 @@ fn start(project: &TempDir, method: &[&str], server: &[&str]) -> Child {
     let mut command = Command::new("node");
     command.arg(inspector.join("build/index.js"));
     command.args([BIN, "mcp"]).args(server).args(INSPECTOR).args(method);
-    let store = Process::file(project, STORE);
+    let store = project.path().join(STORE);
     command.args(["-e", &format!("LOOPWRIGHT_STORE={}", store.display())]);
     command.current_dir(project.path()).env("HOME", project.path());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -81,7 +81,7 @@ fn the_inspector_gets_the_pending_action() {
     assert_eq!(waiting["structuredContent"]["status"], "awaiting_action", "{waiting}");
     let text = waiting["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("loopwright approve"), "{text}");
-    assert!(!Process::file(&project, "a.txt").exists());
+    assert!(!project.path().join("a.txt").exists());
 }
 
 /// C361: The inspector finds no fault in the schemas of the tools, and calls one.

@@ -8,17 +8,17 @@ use loopwright_core::event::{Decision, Provided, RunStatus};
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_mcp::{McpServer, ServerConfig};
 use loopwright_patterns::PiPattern;
+use loopwright_test_support::process::{STORE, project};
 use serde_json::json;
 
 use crate::BIN;
-use crate::process::{Process, STORE, project};
 
 /// C357, C359: An agent gives another one a task, whose approval is a question to the user of the
 /// first; both sessions end.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_works_for_another() {
     let project = project();
-    let store = Process::file(&project, STORE);
+    let store = project.path().join(STORE);
     let command = ["mcp", "--model", "offline", "--store"].map(PathBuf::from);
     let args = [&command[..], &[store, "--root".into(), project.path().into()]].concat();
     let settings = json!({ "command": BIN, "args": args });
@@ -37,11 +37,11 @@ async fn an_agent_works_for_another() {
     let action = handle.pending().await.unwrap().remove(0);
     let question = action.question().unwrap();
     assert!(question.question.contains("write_file"), "{question:?}");
-    assert!(!Process::file(&project, "a.txt").exists());
+    assert!(!project.path().join("a.txt").exists());
     let answer = Provided::Input(json!({ "decision": "approve" }));
     handle.resolve(&action, Decision::Provide(answer)).await.unwrap();
     handle.wait_for_idle().await;
-    assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "hi");
+    assert_eq!(std::fs::read_to_string(project.path().join("a.txt")).unwrap(), "hi");
     let messages = handle.state().await.unwrap().messages;
     assert_eq!(messages.iter().last().unwrap().text(), "It is written.");
 }

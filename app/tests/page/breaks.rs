@@ -2,10 +2,10 @@
 
 use loopwright_core::log::LogEntry;
 use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_test_support::browser::Tab;
 
 use serde_json::json;
 
-use crate::browser::Tab;
 use crate::fixture::Fixture;
 use crate::stored_sessions::agent;
 

@@ -11,12 +11,13 @@ use loopwright_core::log::{InMemory, LogEntry};
 use loopwright_core::{GenericAgent, Memory, RunContext, SessionStore};
 use loopwright_memory::Sqlite;
 use loopwright_memory::long_term::{LongTerm, Scope};
+use loopwright_test_support::browser::{Browser, Tab};
+use loopwright_test_support::model_server::{Exchange, Server};
+use loopwright_test_support::process::{Process, STORE, project};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::browser::{Browser, Tab};
-use crate::process::{Process, STORE, project};
-use crate::server::{Exchange, Server};
+use crate::BIN;
 
 /// The directory of the data that is not in the store.
 const DATA: &str = ".kept/data";
@@ -94,7 +95,7 @@ impl Fixture {
     pub(crate) fn run(&self, session: &str, message: &str) -> Process {
         let model = ["--model", "local/scripted", "--base-url", &self.model.url];
         let args = [&["run", "--session", session], &model[..], &[message]].concat();
-        Process::start_with(&self.dir, &args, &[])
+        BIN.start_with(&self.dir, &args, &[])
     }
 
     /// Opens a tab with the page.
@@ -165,7 +166,7 @@ fn write(dir: &TempDir, items: Vec<LogEntry>) {
 fn serve(dir: &TempDir, model: &Server, address: &str, more: &[&str]) -> Process {
     let args = ["serve", "--addr", address, "--model", "local/scripted", "--base-url", &model.url];
     let data = dir.path().join(DATA);
-    Process::start_with(dir, &[&args, more].concat(), &[("XDG_DATA_HOME", data.to_str().unwrap())])
+    BIN.start_with(dir, &[&args, more].concat(), &[("XDG_DATA_HOME", data.to_str().unwrap())])
 }
 
 impl Exchange {

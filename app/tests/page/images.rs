@@ -1,8 +1,8 @@
 //! Images of a message: pasted, dropped and chosen, drawn, sent, and shown in the conversation.
 
+use loopwright_test_support::browser::Tab;
 use serde_json::json;
 
-use crate::browser::Tab;
 use crate::fixture::Fixture;
 
 /// Makes a picture of this size in the page, and lets the user `paste`, `drop` or `choose` it.

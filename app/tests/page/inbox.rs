@@ -7,13 +7,13 @@ use loopwright_core::event::DecisionKind;
 use loopwright_core::testing::{Script, ScriptedModel, TestTool};
 use loopwright_core::tool::{ActionOptions, Approval};
 use loopwright_patterns::PiPattern;
+use loopwright_test_support::browser::Tab;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
+use crate::BIN;
 use crate::access::CONTRAST;
-use crate::browser::Tab;
 use crate::fixture::Fixture;
-use crate::process::loopwright;
 
 fn inbox(fixture: &Fixture) -> Tab {
     fixture.tab_at(&format!("{}/inbox", fixture.url.trim_end_matches('/')))
@@ -153,7 +153,7 @@ fn an_approver_sees_and_decides_only_what_they_may() {
     toms.until_text("#none", "Nothing waits");
     ritas.until("document.querySelectorAll('.card').length === 1");
     assert_eq!(fixture.read("paid.txt"), "200 euros\n");
-    let audit = loopwright(&fixture.dir, &["audit"]).out;
+    let audit = BIN.run(&fixture.dir, &["audit"]).out;
     assert!(audit.contains("  tom  http from 127.0.0.1  before  c1  write_file  "), "{audit}");
     assert_eq!((audit.lines().count(), toms.console_errors()), (1, Vec::<String>::new()));
 }

@@ -1,8 +1,8 @@
 //! The layout: on a phone, in dark and in light colours. A person checks the screenshots.
 
+use loopwright_test_support::browser::Tab;
 use serde_json::json;
 
-use crate::browser::Tab;
 use crate::fixture::{Fixture, edit};
 
 const WIDE: &str = include_str!("wide.md");

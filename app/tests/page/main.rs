@@ -8,7 +8,6 @@
 
 mod access;
 mod breaks;
-mod browser;
 mod fixture;
 mod images;
 mod inbox;
@@ -17,13 +16,7 @@ mod markdown;
 mod memory;
 mod origins;
 mod previews;
-#[path = "../spec/process.rs"]
-#[allow(dead_code, reason = "shared with the specification, which uses all of it")]
-mod process;
 mod questions;
-#[path = "../spec/server.rs"]
-#[allow(dead_code, reason = "shared with the specification, which uses all of it")]
-mod server;
 mod settings;
 mod stored_sessions;
 mod sub_agents;
@@ -31,5 +24,7 @@ mod tabs;
 mod untrusted_text;
 mod usage;
 
+use loopwright_test_support::process::Binary;
+
 /// The binary that is tested.
-pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_loopwright");
+pub(crate) const BIN: Binary = Binary::new(env!("CARGO_BIN_EXE_loopwright"));

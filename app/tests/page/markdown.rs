@@ -1,8 +1,8 @@
 //! Markdown: the result does not depend on the chunks of the text, and takes a bounded time.
 
+use loopwright_test_support::browser::Tab;
 use serde_json::json;
 
-use crate::browser::Tab;
 use crate::fixture::Fixture;
 
 /// Returns the page's markup for a text that arrives in chunks of `chunk` characters.

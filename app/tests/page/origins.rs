@@ -3,9 +3,9 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 
+use loopwright_test_support::browser::Tab;
 use serde_json::{Value, json};
 
-use crate::browser::Tab;
 use crate::fixture::Fixture;
 
 const TOKEN: &str = "a-token-of-32-characters-0123456";

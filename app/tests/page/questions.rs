@@ -5,10 +5,10 @@ use loopwright_core::testing::ScriptedModel;
 use loopwright_core::{
     BehaviorPattern, GenericAgent, StepContext, StepEnd, StepError, async_trait,
 };
+use loopwright_test_support::browser::Tab;
 use serde_json::{Value, json};
 
 use crate::access::CONTRAST;
-use crate::browser::Tab;
 use crate::fixture::Fixture;
 
 /// Lets the model ask, and waits until the card has the focus.

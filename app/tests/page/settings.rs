@@ -5,9 +5,9 @@ use loopwright_core::log::InMemoryStore;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_patterns::PiPattern;
 use loopwright_server::Server;
+use loopwright_test_support::browser::{Browser, Tab};
 use serde_json::json;
 
-use crate::browser::{Browser, Tab};
 use crate::fixture::Fixture;
 
 fn set(tab: &Tab, field: &str, value: &str) {

@@ -9,9 +9,8 @@ use loopwright_core::testing::{Gate, Script, ScriptedModel, TestTool};
 use loopwright_core::tool::{AskUser, Effect};
 use loopwright_patterns::PiPattern;
 use loopwright_server::{Server, serve};
+use loopwright_test_support::browser::Browser;
 use serde_json::json;
-
-use crate::browser::Browser;
 
 /// Returns an agent that pays once, after it was asked, and waits for the gate before it replies.
 fn payer(gate: &Gate) -> GenericAgent {

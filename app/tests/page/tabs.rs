@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::browser::Tab;
+use loopwright_test_support::browser::Tab;
+
 use crate::fixture::Fixture;
 
 const TABS: usize = 20;

@@ -2,23 +2,17 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
-#[path = "../spec/http.rs"]
-#[allow(dead_code, reason = "shared with the specification, which uses all of it")]
-mod http;
-#[path = "../spec/process.rs"]
-#[allow(dead_code, reason = "shared with the specification, which uses all of it")]
-mod process;
-
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::http::{Connection, Response};
-use crate::process::{Process, TEST_TIMEOUT, project};
+use loopwright_test_support::TEST_TIMEOUT;
+use loopwright_test_support::http::{Connection, Response};
+use loopwright_test_support::process::{Binary, Process, project};
 
 /// The binary that is tested.
-pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_loopwright");
+pub(crate) const BIN: Binary = Binary::new(env!("CARGO_BIN_EXE_loopwright"));
 
 /// The script of a process that mounts a small disk, which only it sees, and becomes the server.
 const SCRIPT: &str = r#"mount -t tmpfs -o size=4m none "$DISK" && exec "$0" "$@""#;
@@ -38,7 +32,7 @@ impl Served {
         let is_root = rustix::process::geteuid().is_root();
         let unshare = ["unshare", "--mount", "--map-root-user"];
         let unshare = &unshare[..if is_root { 2 } else { 3 }];
-        let mut process = Process::start_as(
+        let mut process = BIN.start_as(
             project,
             &[unshare, &["sh", "-c", SCRIPT]].concat(),
             &["serve", "--addr", "127.0.0.1:0", "--model", "offline", "--store", &store],

@@ -1,11 +1,12 @@
 //! `loopwright acp`, line by line: invalid messages, and a process that is killed. The tests in
 //! `tests/acp/` drive it with the protocol's own client library.
 
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::{Process, project};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::{Process, loopwright, project};
-use crate::server::Server;
+use crate::BIN;
 
 /// A process that speaks the protocol, and the number of the last request.
 struct Editor {
@@ -22,7 +23,7 @@ impl Editor {
     /// Starts `loopwright acp` with further options.
     fn with(dir: &TempDir, server: &Server, more: &[&str]) -> Editor {
         let args = ["acp", "--model", "openai/x", "--base-url", &server.url];
-        let process = Process::start(dir, &[&args, more].concat());
+        let process = BIN.start(dir, &[&args, more].concat());
         let mut editor = Editor { process, unread: String::new(), requests: 0 };
         let initialized = editor.request("initialize", json!({ "protocolVersion": 1 }));
         assert_eq!(initialized["result"]["protocolVersion"], 1);
@@ -189,7 +190,7 @@ fn a_session_begins_in_the_mode_of_its_options() {
     let ended = editor.message();
     assert_eq!((&ended["id"], &ended["result"]["stopReason"]), (&json!(turn), &json!("end_turn")));
     assert_eq!(editor.process.close().code, 0);
-    assert_eq!(loopwright(&dir, &["sessions", "list"]).out, "");
+    assert_eq!(BIN.run(&dir, &["sessions", "list"]).out, "");
 }
 
 /// An editor that loads a session which another process has open sends its prompts there.
@@ -197,7 +198,7 @@ fn a_session_begins_in_the_mode_of_its_options() {
 fn a_session_of_another_process_is_attached_to() {
     let (server, dir) = (Server::start(), project());
     let args = ["chat", "--session", "s", "--model", "openai/x", "--base-url", &server.url];
-    let mut chat = Process::start(&dir, &args);
+    let mut chat = BIN.start(&dir, &args);
     chat.line("Hello");
     server.request().say("Hi.");
     chat.out.until("Hi.");

@@ -1,10 +1,11 @@
 //! A conversation is sent where it began, whatever the environment and the settings say later.
 
+use loopwright_test_support::http::Connection;
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::{Exit, project};
 use serde_json::{Value, json};
 
-use crate::http::Connection;
-use crate::process::{Exit, Process, loopwright, project};
-use crate::server::Server;
+use crate::BIN;
 
 const CONFIG: &str = "own.toml";
 
@@ -14,11 +15,11 @@ const CONFIG: &str = "own.toml";
 fn a_local_conversation_stays_on_this_machine() {
     let (project, other) = (project(), Server::start());
     let run = |args: &[&str], vars: &[(&str, &str)]| -> Exit {
-        Process::start_with(&project, &[&["run", "--session", "s"], args].concat(), vars).end()
+        BIN.start_with(&project, &[&["run", "--session", "s"], args].concat(), vars).end()
     };
     // Whether or not an Ollama runs here, it has no such model.
     run(&["--model", "ollama/no-such-model", "--max-attempts", "1", "Hello"], &[]);
-    let exported = loopwright(&project, &["sessions", "export", "s"]).out;
+    let exported = BIN.run(&project, &["sessions", "export", "s"]).out;
     assert!(exported.contains("http://127.0.0.1:11434/v1"), "{exported}");
     let moved = format!("model = \"ollama/no-such-model\"\nbase_url = \"{}\"", other.url);
     let path = project.path().join(CONFIG);
@@ -26,7 +27,7 @@ fn a_local_conversation_stays_on_this_machine() {
     let vars = [("OLLAMA_HOST", &*other.url), ("LOOPWRIGHT_CONFIG", path.to_str().unwrap())];
     let exit = run(&["And now?"], &vars);
     assert_ne!(exit.code, 0, "{exit:?}");
-    let mut chat = Process::start_with(&project, &["chat", "--session", "s"], &vars);
+    let mut chat = BIN.start_with(&project, &["chat", "--session", "s"], &vars);
     chat.line("Hello");
     chat.close();
     assert!(other.is_unasked(), "the conversation was sent elsewhere");
@@ -40,7 +41,7 @@ fn a_model_without_an_address_gets_none_later() {
     let (project, other) = (project(), Server::start());
     let path = project.path().join(CONFIG);
     let vars = [("LOOPWRIGHT_CONFIG", path.to_str().unwrap()), ("PATH", "/usr/bin:/bin")];
-    let start = |args: &[&str]| Process::start_with(&project, args, &vars);
+    let start = |args: &[&str]| BIN.start_with(&project, args, &vars);
     std::fs::write(&path, "").unwrap();
     let first = ["run", "--session", "s", "--model", "offline", "Create a.txt with \"hi\""];
     let exit = start(&first).end();

@@ -2,11 +2,12 @@
 
 use std::fs;
 
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::project;
 use serde_json::json;
 
-use crate::process::{Process, project};
+use crate::BIN;
 use crate::serve::sessions::Live;
-use crate::server::Server;
 
 /// Returns the system prompt of a run with these arguments, and its standard error.
 fn system(project: &tempfile::TempDir, more: &[&str]) -> (String, String) {
@@ -17,7 +18,7 @@ fn system(project: &tempfile::TempDir, more: &[&str]) -> (String, String) {
         &["Hello"],
     ]
     .concat();
-    let run = Process::start(project, &args);
+    let run = BIN.start(project, &args);
     let request = server.request();
     let system = request.body["messages"][0]["content"].as_str().unwrap().to_owned();
     request.say("Hello.");
@@ -32,7 +33,7 @@ fn system(project: &tempfile::TempDir, more: &[&str]) -> (String, String) {
 #[test]
 fn what_the_project_says_to_agents_is_in_the_system_prompt() {
     let project = project();
-    let file = Process::file(&project, "AGENTS.md");
+    let file = project.path().join("AGENTS.md");
     let (without, _) = system(&project, &[]);
     fs::write(&file, "Answer in Latin.\n").unwrap();
     let (with, err) = system(&project, &[]);
@@ -71,7 +72,7 @@ fn what_the_project_says_to_agents_is_in_the_system_prompt() {
 #[test]
 fn sessions_of_the_server_have_it_too() {
     let (project, model) = (project(), Server::start());
-    fs::write(Process::file(&project, "AGENTS.md"), "Answer in Latin.\n").unwrap();
+    fs::write(project.path().join("AGENTS.md"), "Answer in Latin.\n").unwrap();
     for (more, expected) in [(&[][..], true), (&["--no-agents-md"][..], false)] {
         let live = Live::start_as(&project, &model, &[], more);
         let id = live.post("/api/sessions", &json!({}))["id"].as_str().unwrap().to_owned();

@@ -7,10 +7,11 @@ use loopwright_core::SessionStore;
 use loopwright_core::event::{ActionTerms, DecisionKind};
 use loopwright_core::log::LogEntry;
 use loopwright_memory::Sqlite;
+use loopwright_test_support::process::{Exit, project};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Exit, Process, loopwright, project};
+use crate::BIN;
 
 const WRITE: &str = "Create a.txt with \"hi\"";
 
@@ -18,7 +19,7 @@ const WRITE: &str = "Create a.txt with \"hi\"";
 async fn waiting(project: &TempDir, store: &Path, change: impl Fn(&mut ActionTerms)) {
     let file = store.to_str().unwrap();
     let run = ["run", "--model", "offline", "--session", "s", "--store", file, WRITE];
-    assert_eq!(loopwright(project, &run).code, 3);
+    assert_eq!(BIN.run(project, &run).code, 3);
     let store = Sqlite::open(store).unwrap();
     let mut entries = store.read("s", 0).await.unwrap();
     for entry in &mut entries {
@@ -39,7 +40,7 @@ fn last_line(exit: &Exit) -> &str {
 #[tokio::test]
 async fn a_call_with_a_quorum_is_approved_by_two_people() {
     let project = project();
-    let file = Process::file(&project, "sessions.db");
+    let file = project.path().join("sessions.db");
     waiting(&project, &file, |terms| {
         terms.description = Some("Writes the greeting.".into());
         terms.roles = vec!["author".into()];
@@ -49,8 +50,7 @@ async fn a_call_with_a_quorum_is_approved_by_two_people() {
     })
     .await;
     let store = file.to_str().unwrap();
-    let call =
-        |arguments: &[&str]| loopwright(&project, &[arguments, &["--store", store]].concat());
+    let call = |arguments: &[&str]| BIN.run(&project, &[arguments, &["--store", store]].concat());
     let listed = call(&["actions"]).out;
     for text in
         ["Writes the greeting.", "for author", "denied by default on 2096-", "needs 2 approvals"]
@@ -70,12 +70,12 @@ async fn a_call_with_a_quorum_is_approved_by_two_people() {
         (3, "The call waits: 1 of 2 approvals so far: ann.")
     );
     assert!(call(&["actions"]).out.contains("1 of 2 approvals so far: ann"));
-    assert!(!Process::file(&project, "a.txt").exists());
+    assert!(!project.path().join("a.txt").exists());
     let twice = call(&["approve", "s", id, "--by", "ann"]);
     assert!(twice.code == 2 && twice.err.contains("has approved this call already"), "{twice:?}");
     let second = call(&["approve", "s", id, "--by", "bob"]);
     assert_eq!(second.code, 0, "{second:?}");
-    assert!(Process::file(&project, "a.txt").exists());
+    assert!(project.path().join("a.txt").exists());
 
     let audit = call(&["audit"]);
     let lines: Vec<&str> = audit.out.lines().collect();
@@ -104,27 +104,27 @@ async fn a_call_with_a_quorum_is_approved_by_two_people() {
 async fn a_session_that_is_overdue_takes_the_default_when_a_command_opens_it() {
     for command in ["approve", "run"] {
         let project = project();
-        let file = Process::file(&project, "sessions.db");
+        let file = project.path().join("sessions.db");
         waiting(&project, &file, |terms| terms.deadline = Some(1)).await;
         let store = file.to_str().unwrap();
         let exit = match command {
             "approve" => {
-                let listed = loopwright(&project, &["actions", "--json", "--store", store]);
+                let listed = BIN.run(&project, &["actions", "--json", "--store", store]);
                 let action: Value = serde_json::from_str(&listed.out).unwrap();
                 let call = action["call"].as_str().unwrap();
-                let exit = loopwright(&project, &["approve", "s", call, "--store", store]);
+                let exit = BIN.run(&project, &["approve", "s", call, "--store", store]);
                 assert_eq!(exit.code, 2, "{exit:?}");
                 exit
             }
             _ => {
                 let run = ["run", "--session", "s", "--store", store, "Say hello"];
-                loopwright(&project, &run)
+                BIN.run(&project, &run)
             }
         };
-        assert!(!Process::file(&project, "a.txt").exists(), "{exit:?}");
-        let audit = loopwright(&project, &["audit", "--json", "--store", store]);
+        assert!(!project.path().join("a.txt").exists(), "{exit:?}");
+        let audit = BIN.run(&project, &["audit", "--json", "--store", store]);
         let record: Value = serde_json::from_str(audit.out.lines().next().unwrap()).unwrap();
         assert_eq!((&record["by"], &record["decision"]), (&"system".into(), &"deny".into()));
-        assert_eq!(loopwright(&project, &["actions", "--store", store]).code, 1, "{command}");
+        assert_eq!(BIN.run(&project, &["actions", "--store", store]).code, 1, "{command}");
     }
 }

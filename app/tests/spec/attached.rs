@@ -2,12 +2,13 @@
 
 use std::fs;
 
+use loopwright_test_support::http::Connection;
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::project;
 use serde_json::{Value, json};
 
-use crate::http::Connection;
-use crate::process::{Process, project};
+use crate::BIN;
 use crate::serve::Served;
-use crate::server::Server;
 
 const ATTACHED: &str = "Another process has the session open";
 const QUESTION: &str = "Run it? [y]es [n]o [e]dit [a]lways:";
@@ -39,13 +40,13 @@ fn a_chat_shares_the_session_of_a_server_and_survives_it() {
     let arguments = json!({ "path": "a.txt", "content": "hi" });
     served.model.request().call(&[("write_file", arguments)]);
 
-    let mut chat = Process::start(&served.dir, &chat_of(&served.model, &session));
+    let mut chat = BIN.start(&served.dir, &chat_of(&served.model, &session));
     chat.err.until(ATTACHED);
     chat.err.until(QUESTION);
     chat.line("y");
     served.model.request().say("It is written.");
     chat.out.until("It is written.");
-    assert_eq!(fs::read_to_string(Process::file(&served.dir, "a.txt")).unwrap(), "hi");
+    assert_eq!(fs::read_to_string(served.dir.path().join("a.txt")).unwrap(), "hi");
 
     chat.line("And then?");
     let mut request = served.model.request();
@@ -75,11 +76,11 @@ fn a_chat_shares_the_session_of_a_server_and_survives_it() {
 #[test]
 fn a_chat_leaves_the_run_of_another_process_alone() {
     let (project, server) = (project(), Server::start());
-    let mut owner = Process::start(&project, &chat_of(&server, "s"));
+    let mut owner = BIN.start(&project, &chat_of(&server, "s"));
     owner.line("Write it");
     server.request().call(&[("write_file", json!({ "path": "a.txt", "content": "hi" }))]);
     owner.err.until(QUESTION);
-    let mut other = Process::start(&project, &chat_of(&server, "s"));
+    let mut other = BIN.start(&project, &chat_of(&server, "s"));
     other.err.until(ATTACHED);
     other.err.until(QUESTION);
     owner.line("y");
@@ -91,7 +92,7 @@ fn a_chat_leaves_the_run_of_another_process_alone() {
     owner.out.until("It is written.");
 
     // A run of its own request is not aborted, either.
-    let mut other = Process::start(&project, &chat_of(&server, "s"));
+    let mut other = BIN.start(&project, &chat_of(&server, "s"));
     other.err.until(ATTACHED);
     other.line("And then?");
     let request = server.request();
@@ -108,7 +109,7 @@ fn a_chat_leaves_the_run_of_another_process_alone() {
 #[test]
 fn a_chat_attaches_to_the_server_that_asks_for_its_session() {
     let served = Served::start_own(&[], &[]);
-    let mut chat = Process::start(&served.dir, &chat_of(&served.model, "s"));
+    let mut chat = BIN.start(&served.dir, &chat_of(&served.model, "s"));
     chat.line("Hello");
     served.model.request().say("Good morning.");
     chat.out.until("Good morning.");

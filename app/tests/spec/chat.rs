@@ -2,10 +2,11 @@
 
 use std::fs;
 
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::{Process, project};
 use serde_json::json;
 
-use crate::process::{Process, project};
-use crate::server::Server;
+use crate::BIN;
 
 const QUESTION: &str = "Run it? [y]es [n]o [e]dit [a]lways:";
 /// The last words of each answer of the offline rules.
@@ -14,7 +15,7 @@ const ANSWERED: &str = "(Quoted by offline rules, which are not a language model
 #[test]
 fn each_line_is_a_request_and_the_end_of_the_input_leaves_after_the_run() {
     let project = project();
-    let mut chat = Process::start(&project, &["chat", "--model", "offline"]);
+    let mut chat = BIN.start(&project, &["chat", "--model", "offline"]);
     chat.line("Read Cargo.toml");
     chat.out.until("Counts sheep");
     chat.out.until(ANSWERED);
@@ -23,7 +24,7 @@ fn each_line_is_a_request_and_the_end_of_the_input_leaves_after_the_run() {
 
     let server = Server::start();
     // `chat` is the default command.
-    let mut chat = Process::start(&project, &["--model", "openai/x", "--base-url", &server.url]);
+    let mut chat = BIN.start(&project, &["--model", "openai/x", "--base-url", &server.url]);
     chat.line("Hello");
     let request = server.request();
     let chat = std::thread::spawn(move || chat.close());
@@ -35,7 +36,7 @@ fn each_line_is_a_request_and_the_end_of_the_input_leaves_after_the_run() {
 #[test]
 fn yes_runs_the_call() {
     let project = project();
-    let mut chat = Process::start(&project, &["chat", "--model", "offline"]);
+    let mut chat = BIN.start(&project, &["chat", "--model", "offline"]);
     chat.line("Create a.txt with \"hi\"");
     chat.err.until("? write_file {\"content\":\"hi\",\"path\":\"a.txt\"}");
     chat.err.until(QUESTION);
@@ -43,18 +44,18 @@ fn yes_runs_the_call() {
     chat.err.until(QUESTION); // repeated until it is decided
     chat.line("yes but not now");
     chat.err.until(QUESTION);
-    assert!(!Process::file(&project, "a.txt").exists());
+    assert!(!project.path().join("a.txt").exists());
     chat.line("y");
     chat.err.until("✓ write_file: Created `a.txt`");
     chat.out.until(ANSWERED);
     assert_eq!(chat.close().code, 0);
-    assert_eq!(fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "hi");
+    assert_eq!(fs::read_to_string(project.path().join("a.txt")).unwrap(), "hi");
 }
 
 #[test]
 fn no_tells_the_model_why() {
     let project = project();
-    let mut chat = Process::start(&project, &["chat", "--model", "offline"]);
+    let mut chat = BIN.start(&project, &["chat", "--model", "offline"]);
     chat.line("Create a.txt with \"hi\"");
     chat.err.until(QUESTION);
     chat.line("n not in this directory");
@@ -62,13 +63,13 @@ fn no_tells_the_model_why() {
     chat.out.until("not in this directory");
     let exit = chat.close();
     assert!(exit.code == 0 && exit.err.contains("✗ write_file: "), "{exit:?}");
-    assert!(!Process::file(&project, "a.txt").exists());
+    assert!(!project.path().join("a.txt").exists());
 }
 
 #[test]
 fn edit_runs_other_arguments_and_repeats_the_question_until_they_are_valid() {
     let project = project();
-    let mut chat = Process::start(&project, &["chat", "--model", "offline"]);
+    let mut chat = BIN.start(&project, &["chat", "--model", "offline"]);
     chat.line("Create a.txt with \"hi\"");
     chat.err.until(QUESTION);
     chat.line("e");
@@ -85,14 +86,14 @@ fn edit_runs_other_arguments_and_repeats_the_question_until_they_are_valid() {
     chat.line("{\"path\": \"b.txt\", \"content\": \"edited\"}");
     chat.out.until(ANSWERED);
     assert_eq!(chat.close().code, 0);
-    assert!(!Process::file(&project, "a.txt").exists());
-    assert_eq!(fs::read_to_string(Process::file(&project, "b.txt")).unwrap(), "edited");
+    assert!(!project.path().join("a.txt").exists());
+    assert_eq!(fs::read_to_string(project.path().join("b.txt")).unwrap(), "edited");
 }
 
 #[test]
 fn always_asks_no_more_for_this_tool() {
     let project = project();
-    let mut chat = Process::start(&project, &["chat", "--model", "offline"]);
+    let mut chat = BIN.start(&project, &["chat", "--model", "offline"]);
     chat.line("Create a.txt with \"one\"");
     chat.err.until(QUESTION);
     chat.line("a");
@@ -101,14 +102,13 @@ fn always_asks_no_more_for_this_tool() {
     chat.line("Create b.txt with \"two\"");
     let exit = chat.close();
     assert_eq!((exit.code, exit.err.matches(QUESTION).count()), (0, 1), "{exit:?}");
-    assert_eq!(fs::read_to_string(Process::file(&project, "b.txt")).unwrap(), "two");
+    assert_eq!(fs::read_to_string(project.path().join("b.txt")).unwrap(), "two");
 }
 
 #[test]
 fn each_call_of_a_reply_is_asked_for_until_always() {
     let (server, project) = (Server::start(), project());
-    let mut chat =
-        Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
+    let mut chat = BIN.start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
     chat.line("Write four files");
     let write = |path: &str| ("write_file", json!({ "path": path, "content": "x" }));
     server.request().call(&[write("1"), write("2"), write("3"), write("4")]);
@@ -129,14 +129,14 @@ fn each_call_of_a_reply_is_asked_for_until_always() {
     request.say("Three are written.");
     chat.out.until("Three are written.");
     assert_eq!(chat.close().code, 0);
-    let there = ["1", "2", "3", "4"].map(|path| Process::file(&project, path).exists());
+    let there = ["1", "2", "3", "4"].map(|path| project.path().join(path).exists());
     assert_eq!(there, [false, true, true, true]);
 }
 
 #[test]
 fn the_end_of_the_input_runs_nothing_that_waits() {
     let project = project();
-    let mut chat = Process::start(&project, &["chat", "--model", "offline"]);
+    let mut chat = BIN.start(&project, &["chat", "--model", "offline"]);
     chat.line("Create a.txt with \"hi\"");
     let exit = chat.close();
     assert!(
@@ -145,14 +145,13 @@ fn the_end_of_the_input_runs_nothing_that_waits() {
             && exit.err.contains("loopwright approve s"),
         "{exit:?}"
     );
-    assert!(!Process::file(&project, "a.txt").exists());
+    assert!(!project.path().join("a.txt").exists());
 }
 
 #[test]
 fn a_line_typed_while_it_works_steers() {
     let (server, project) = (Server::start(), project());
-    let mut chat =
-        Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
+    let mut chat = BIN.start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
     chat.line("Count sheep");
     let mut first = server.request();
     first.begin();
@@ -185,8 +184,7 @@ fn queue_a_follow_up_and_a_steer(server: &Server, chat: &mut Process) {
 #[test]
 fn what_is_for_later_waits_until_the_agent_would_stop() {
     let (server, project) = (Server::start(), project());
-    let mut chat =
-        Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
+    let mut chat = BIN.start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
     queue_a_follow_up_and_a_steer(&server, &mut chat);
     let second = server.request();
     assert_eq!(second.last(), "\"Louder\"");
@@ -208,7 +206,7 @@ fn what_is_for_later_waits_until_the_agent_would_stop() {
 fn requests_after_a_follow_up_and_a_steer(pattern: &str) -> Vec<Vec<String>> {
     let (server, project) = (Server::start(), project());
     let model = ["--model", "openai/x", "--base-url", &server.url];
-    let mut chat = Process::start(&project, &[&model[..], &["--pattern", pattern]].concat());
+    let mut chat = BIN.start(&project, &[&model[..], &["--pattern", pattern]].concat());
     queue_a_follow_up_and_a_steer(&server, &mut chat);
     let mut requests = Vec::new();
     let mut is_delivered = false;
@@ -252,8 +250,7 @@ fn the_pi_pattern_delivers_a_follow_up_when_the_agent_would_stop() {
 #[cfg(unix)]
 fn ctrl_c_aborts_the_run_and_at_rest_leaves() {
     let (server, project) = (Server::start(), project());
-    let mut chat =
-        Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
+    let mut chat = BIN.start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
     chat.line("Count sheep");
     for word in ["One", "Two"] {
         let mut stalled = server.request();
@@ -275,7 +272,7 @@ fn ctrl_c_aborts_the_run_and_at_rest_leaves() {
 #[cfg(unix)]
 fn ctrl_c_at_a_question_answers_it_with_an_abort() {
     let project = project();
-    let mut chat = Process::start(&project, &["chat", "--model", "offline"]);
+    let mut chat = BIN.start(&project, &["chat", "--model", "offline"]);
     chat.line("Create a.txt with \"hi\"");
     chat.err.until(QUESTION);
     chat.interrupt();
@@ -284,14 +281,13 @@ fn ctrl_c_at_a_question_answers_it_with_an_abort() {
     chat.out.until("Counts sheep");
     chat.line("/quit");
     assert_eq!(chat.end().code, 0);
-    assert!(!Process::file(&project, "a.txt").exists());
+    assert!(!project.path().join("a.txt").exists());
 }
 
 #[test]
 fn compact_summarises_older_turns() {
     let (project, server) = (project(), Server::start());
-    let mut chat =
-        Process::start(&project, &["--model", "openai-chat/x", "--base-url", &server.url]);
+    let mut chat = BIN.start(&project, &["--model", "openai-chat/x", "--base-url", &server.url]);
     chat.line("/compact");
     chat.err.until("There is nothing to summarise yet.");
     for n in 0..12 {

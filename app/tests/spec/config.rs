@@ -2,25 +2,26 @@
 
 use std::fs;
 
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::{Exit, project};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::{Exit, Process, loopwright, project};
-use crate::server::Server;
+use crate::BIN;
 
 const HOME: (&str, &str) = ("HOME", "home");
 const USER: &str = "home/.config/loopwright/loopwright.toml";
 
 /// Writes a file in the project.
 fn write(project: &TempDir, path: &str, text: &str) {
-    let file = Process::file(project, path);
+    let file = project.path().join(path);
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(file, text).unwrap();
 }
 
 /// Runs the binary with a home directory in the project.
 fn at_home(project: &TempDir, args: &[&str], vars: &[(&str, &str)]) -> Exit {
-    Process::start_with(project, args, &[&[HOME], vars].concat()).end()
+    BIN.start_with(project, args, &[&[HOME], vars].concat()).end()
 }
 
 /// Returns the rows of `config --json` by key.
@@ -54,10 +55,7 @@ fn the_strongest_layer_applies_and_is_shown() {
     assert!(row["path"].as_str().unwrap().ends_with(USER));
     write(&project, "loopwright.toml", "max_turns = 3");
     let (value, _, row) = from(&[], &[]);
-    assert!(
-        value == 3 && row["path"] == json!(Process::file(&project, "loopwright.toml")),
-        "{row}"
-    );
+    assert!(value == 3 && row["path"] == json!(project.path().join("loopwright.toml")), "{row}");
     let variable = [("LOOPWRIGHT_MAX_TURNS", "4")];
     let (value, source, row) = from(&[], &variable);
     assert_eq!(
@@ -73,7 +71,7 @@ fn the_strongest_layer_applies_and_is_shown() {
     assert_eq!(from(&["--no-config"], &[]).1, "default");
     assert_eq!(from(&[], &[("LOOPWRIGHT_CONFIG", "")]).1, "default");
     write(&project, "other.toml", "max_turns = 7\n");
-    fs::remove_file(Process::file(&project, "loopwright.toml")).unwrap();
+    fs::remove_file(project.path().join("loopwright.toml")).unwrap();
     assert_eq!(from(&[], &[("LOOPWRIGHT_CONFIG", "other.toml")]).0, 7);
 
     let table = at_home(&project, &["config"], &[]);
@@ -100,7 +98,7 @@ fn what_is_configured_is_what_happens() {
         ),
     );
     write(&project, "loopwright.toml", "system = \"Be brief.\"\nthinking = \"low\"");
-    let run = Process::start_with(&project, &["run", "--session", "s", "Write it"], &[HOME]);
+    let run = BIN.start_with(&project, &["run", "--session", "s", "Write it"], &[HOME]);
     let request = server.request();
     assert_eq!(
         (&request.body["model"], &request.body["messages"][0]["content"]),
@@ -109,13 +107,12 @@ fn what_is_configured_is_what_happens() {
     request.call(&[("write_file", json!({ "path": "a.txt", "content": "hi" }))]);
     server.request().say("Done.");
     assert_eq!(run.end().code, 0);
-    assert!(Process::file(&project, "a.txt").exists());
+    assert!(project.path().join("a.txt").exists());
 
     // Configured values are not stored with the session, except the model and its address: the file
     // may change.
     write(&project, USER, "model = \"custom/other\"");
-    let second =
-        Process::start_with(&project, &["run", "--session", "s", "Write it again"], &[HOME]);
+    let second = BIN.start_with(&project, &["run", "--session", "s", "Write it again"], &[HOME]);
     let request = server.request();
     assert_eq!(request.body["model"], "mine");
     request.call(&[("write_file", json!({ "path": "b.txt", "content": "hi" }))]);
@@ -141,7 +138,7 @@ fn the_store_and_the_list_of_models_may_be_configured_for_every_command() {
         0
     );
     assert!(
-        Process::file(&project, "home/.config/loopwright/kept").is_dir(),
+        project.path().join("home/.config/loopwright/kept").is_dir(),
         "a path begins where the file is"
     );
     assert!(at_home(&project, &["sessions", "list"], &vars).out.starts_with("s "));
@@ -207,7 +204,7 @@ fn an_invalid_setting_is_an_error_with_file_and_line() {
             at_home(&project, &["run", "--no-config", "--model", "offline", "Hello"], &[]).code,
             0
         );
-        fs::remove_file(Process::file(&project, path)).unwrap();
+        fs::remove_file(project.path().join(path)).unwrap();
     }
     let exit = at_home(
         &project,
@@ -237,17 +234,17 @@ fn a_project_is_where_the_tools_work() {
     assert_eq!(shown(&outside, &["--root", &root], &[])("max_turns")["value"], 3);
     assert_eq!(shown(&outside, &[], &[])("max_turns")["value"], 50);
     std::os::unix::fs::symlink(
-        Process::file(&project, "loopwright.toml"),
+        project.path().join("loopwright.toml"),
         outside.path().join("loopwright.toml"),
     )
     .unwrap();
-    let exit = loopwright(&outside, &["run", "--model", "offline", "Hello"]);
+    let exit = BIN.run(&outside, &["run", "--model", "offline", "Hello"]);
     assert!(exit.code == 2 && exit.err.contains("leads out of the workspace"), "{exit:?}");
-    let own = loopwright(&project, &["run", "--session", "s", "--model", "offline", "Hello"]);
+    let own = BIN.run(&project, &["run", "--session", "s", "--model", "offline", "Hello"]);
     assert_eq!(own.code, 0, "{own:?}");
 
     // The user's file may set everything, even if it lies in the working directory.
     write(&project, USER, "approve = \"all\"");
-    let there = Process::file(&project, "home/.config/loopwright").display().to_string();
+    let there = project.path().join("home/.config/loopwright").display().to_string();
     assert_eq!(shown(&project, &["--root", &there], &[])("approve")["value"], json!(["all"]));
 }

@@ -2,10 +2,11 @@
 
 use std::fs;
 
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::{Exit, project};
 use serde_json::json;
 
-use crate::process::{Exit, Process, loopwright, project};
-use crate::server::Server;
+use crate::BIN;
 
 const WRITE: &str = "Create a.txt with \"hi\"";
 
@@ -13,9 +14,9 @@ const WRITE: &str = "Create a.txt with \"hi\"";
 fn a_tool_that_writes_waits_and_nothing_is_written() {
     for more in [&[][..], &["--approve", "read-only"], &["--approve", "read_file"]] {
         let project = project();
-        let exit = loopwright(&project, &[&["run", "--model", "offline", WRITE], more].concat());
+        let exit = BIN.run(&project, &[&["run", "--model", "offline", WRITE], more].concat());
         assert_eq!(exit.code, 3, "{exit:?}");
-        assert!(!Process::file(&project, "a.txt").exists());
+        assert!(!project.path().join("a.txt").exists());
     }
 }
 
@@ -27,25 +28,25 @@ fn an_approved_tool_writes() {
         &["--approve", "read-only", "--approve", "all"],
     ] {
         let project = project();
-        let exit = loopwright(&project, &[&["run", "--model", "offline", WRITE], approve].concat());
+        let exit = BIN.run(&project, &[&["run", "--model", "offline", WRITE], approve].concat());
         assert_eq!(exit.code, 0, "{exit:?}");
         assert!(exit.err.contains("✓ write_file: Created `a.txt`"), "{exit:?}");
-        assert_eq!(fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "hi");
+        assert_eq!(fs::read_to_string(project.path().join("a.txt")).unwrap(), "hi");
     }
 }
 
 /// Runs an agent that writes a file, with everything approved.
 fn write(path: &str, more: &[&str]) -> (Exit, bool) {
     let (server, project) = (Server::start(), project());
-    fs::create_dir(Process::file(&project, ".git")).unwrap();
+    fs::create_dir(project.path().join(".git")).unwrap();
     let options = ["run", "--model", "openai/x", "--base-url", &server.url, "--approve", "all"];
-    let run = Process::start(&project, &[&options[..], more, &["Go"]].concat());
+    let run = BIN.start(&project, &[&options[..], more, &["Go"]].concat());
     server.request().call(&[("write_file", json!({ "path": path, "content": "x" }))]);
     if !more.is_empty() {
         server.request().say("Done.");
     }
     let exit = run.end();
-    (exit, Process::file(&project, path).exists())
+    (exit, project.path().join(path).exists())
 }
 
 #[test]
@@ -65,11 +66,11 @@ fn the_user_can_lift_the_protection_and_a_project_cannot() {
     let (exit, exists) = write("sub/.vscode/tasks.json", &["--unprotected", "."]);
     assert_eq!((exit.code, exists), (0, true), "{exit:?}");
     let project = project();
-    let exit = loopwright(&project, &["run", "--unprotected", "src", "Go"]);
+    let exit = BIN.run(&project, &["run", "--unprotected", "src", "Go"]);
     assert!(exit.code == 2 && exit.err.contains("it is not protected"), "{exit:?}");
     for setting in ["unprotected = \".\"", "max_memory = 1000", "max_disk = 1000"] {
-        fs::write(Process::file(&project, "loopwright.toml"), setting).unwrap();
-        let exit = loopwright(&project, &["run", "--model", "offline", "Go"]);
+        fs::write(project.path().join("loopwright.toml"), setting).unwrap();
+        let exit = BIN.run(&project, &["run", "--model", "offline", "Go"]);
         assert!(exit.code == 2 && exit.err.contains("a project's file may not set"), "{exit:?}");
     }
 }

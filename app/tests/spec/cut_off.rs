@@ -2,10 +2,11 @@
 
 #![cfg(unix)]
 
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::project;
 use serde_json::json;
 
-use crate::process::{Process, project};
-use crate::server::Server;
+use crate::BIN;
 
 /// C44: after Ctrl-C the model sees the reply as far as the user saw it.
 #[test]
@@ -13,7 +14,7 @@ fn the_model_sees_a_reply_that_the_user_cut_off() {
     let (server, project) = (Server::start(), project());
     let run = |prompt| {
         let model = ["run", "--model", "openai/x", "--base-url", &server.url];
-        Process::start(&project, &[&model[..], &["--session", "s", prompt]].concat())
+        BIN.start(&project, &[&model[..], &["--session", "s", prompt]].concat())
     };
     let mut first = run("List them");
     let mut reply = server.request();
@@ -47,7 +48,7 @@ fn an_aborted_command_keeps_its_output() {
     let run = |more: &[&str]| {
         let model = ["run", "--model", "openai/x", "--base-url", &server.url, "--session", "s"];
         let commands = ["--unconfined", "--approve", "execute_command"];
-        Process::start(&project, &[&model[..], &commands, more].concat())
+        BIN.start(&project, &[&model[..], &commands, more].concat())
     };
     let mut first = run(&["--json", "Test it"]);
     let command = json!({ "command": "echo tick 7; sleep 1000" });
@@ -84,7 +85,7 @@ fn an_incomplete_answer_is_6_and_says_why() {
     for (text, finish, incomplete, says) in INCOMPLETE {
         for flags in [&[][..], &["-q"], &["--json"]] {
             let model = ["run", "--model", "openai/x", "--base-url", &server.url, "Hello"];
-            let run = Process::start(&project, &[&model[..], flags].concat());
+            let run = BIN.start(&project, &[&model[..], flags].concat());
             let mut reply = server.request();
             reply.begin();
             reply.text(text);
@@ -110,7 +111,7 @@ fn an_incomplete_answer_is_6_and_says_why() {
 #[test]
 fn the_line_chat_says_that_an_answer_is_incomplete() {
     let (server, project) = (Server::start(), project());
-    let mut chat = Process::start(&project, &["--model", "openai/x", "--base-url", &server.url]);
+    let mut chat = BIN.start(&project, &["--model", "openai/x", "--base-url", &server.url]);
     for (text, finish, _, says) in INCOMPLETE {
         chat.line("Hello");
         let mut reply = server.request();

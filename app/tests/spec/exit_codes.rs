@@ -1,9 +1,10 @@
 //! The exit codes of `run` other than 0, which the other files cover.
 
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::project;
 use serde_json::json;
 
-use crate::process::{Process, loopwright, project};
-use crate::server::Server;
+use crate::BIN;
 
 #[test]
 fn bad_usage_is_2_and_a_sentence() {
@@ -24,7 +25,7 @@ fn bad_usage_is_2_and_a_sentence() {
         (&["run", "--thinking", "hard", "x"], "xhigh"),
         (&["chat", "--json"], "--json"),
     ] {
-        let exit = loopwright(&project, args);
+        let exit = BIN.run(&project, args);
         assert_eq!(exit.code, 2, "{args:?} {exit:?}");
         assert!(exit.err.contains(says) && exit.out.is_empty(), "{args:?} {exit:?}");
     }
@@ -35,7 +36,7 @@ fn an_open_confirmation_is_3_and_says_which() {
     for (more, how) in
         [(&[][..], "`loopwright approve s"), (&["--no-session"], "--approve write_file")]
     {
-        let exit = loopwright(
+        let exit = BIN.run(
             &project(),
             &[&["run", "--model", "offline", "Create a.txt with \"hi\""], more].concat(),
         );
@@ -50,10 +51,8 @@ fn an_open_confirmation_is_3_and_says_which() {
 
 #[test]
 fn a_limit_is_4() {
-    let exit = loopwright(
-        &project(),
-        &["run", "--model", "offline", "--max-turns", "1", "Read Cargo.toml"],
-    );
+    let exit =
+        BIN.run(&project(), &["run", "--model", "offline", "--max-turns", "1", "Read Cargo.toml"]);
     assert_eq!(exit.code, 4, "{exit:?}");
     assert!(exit.err.contains("1 of 1 turns are used"), "{exit:?}");
     assert!(exit.err.contains("--max-turns"), "{exit:?}");
@@ -63,7 +62,7 @@ fn a_limit_is_4() {
 fn a_limit_of_a_session_continues_over_its_runs() {
     let project = project();
     let run = |more: &[&str]| {
-        loopwright(
+        BIN.run(
             &project,
             &[&["run", "--model", "offline", "--session", "s", "Hello"], more].concat(),
         )
@@ -84,10 +83,8 @@ fn a_limit_of_a_session_continues_over_its_runs() {
 #[test]
 fn a_model_that_fails_is_5() {
     let (server, project) = (Server::start(), project());
-    let run = Process::start(
-        &project,
-        &["run", "--model", "openai/x", "--base-url", &server.url, "Hello"],
-    );
+    let run =
+        BIN.start(&project, &["run", "--model", "openai/x", "--base-url", &server.url, "Hello"]);
     server.request().answer("400 Bad Request", &json!({ "error": { "message": "no such model" } }));
     let exit = run.end();
     assert_eq!(exit.code, 5, "{exit:?}");
@@ -98,10 +95,8 @@ fn a_model_that_fails_is_5() {
 #[cfg(unix)]
 fn a_second_ctrl_c_leaves_though_standard_output_takes_no_more() {
     let (server, project) = (Server::start(), project());
-    let mut run = Process::unread(
-        &project,
-        &["run", "--model", "openai/x", "--base-url", &server.url, "Hello"],
-    );
+    let mut run =
+        BIN.unread(&project, &["run", "--model", "openai/x", "--base-url", &server.url, "Hello"]);
     let mut reply = server.request();
     reply.begin();
     reply.text(&"So far ".repeat(1 << 17)); // one chunk, larger than a pipe's buffer
@@ -120,7 +115,7 @@ fn ctrl_c_is_130_and_stores_the_partial_reply() {
     for json in [false, true] {
         let mut args = vec!["run", "--model", "openai/x", "--base-url", &server.url, "Hello"];
         args.extend(json.then_some("--json"));
-        let mut run = Process::start(&project, &args);
+        let mut run = BIN.start(&project, &args);
         let mut stalled = server.request();
         stalled.begin();
         stalled.text("So far");

@@ -7,9 +7,10 @@ use loopwright_core::tool::Effect;
 use loopwright_core::{GenericAgent, RunContext};
 use loopwright_memory::Sqlite;
 use loopwright_patterns::PiPattern;
+use loopwright_test_support::process::{STORE, project};
 use serde_json::{Value, json};
 
-use crate::process::{Process, STORE, loopwright, project};
+use crate::BIN;
 
 /// C287: a session without settings, or with another program's settings, is shown and not
 /// continued; nothing is written to it.
@@ -17,13 +18,13 @@ use crate::process::{Process, STORE, loopwright, project};
 fn a_session_of_another_program_is_only_read() {
     for settings in [None, Some(json!({ "model": "small" })), Some(json!({ "agent": "cook" }))] {
         let project = project();
-        let path = Process::file(&project, STORE);
+        let path = project.path().join(STORE);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(foreign(&path, settings.clone()));
-        let export = || loopwright(&project, &["sessions", "export", "s"]).out;
+        let export = || BIN.run(&project, &["sessions", "export", "s"]).out;
         let before = export();
-        let shown = loopwright(&project, &["sessions", "show", "s"]);
+        let shown = BIN.run(&project, &["sessions", "show", "s"]);
         assert!(shown.code == 0 && shown.out.contains("Pay."), "{shown:?}");
         for args in [
             &["run", "--session", "s", "--model", "offline", "Hello"][..],
@@ -31,7 +32,7 @@ fn a_session_of_another_program_is_only_read() {
             &["deny", "s", "c1", "--model", "offline"],
             &["chat", "--session", "s", "--model", "offline"],
         ] {
-            let exit = loopwright(&project, args);
+            let exit = BIN.run(&project, args);
             assert_eq!(exit.code, 2, "{settings:?} {args:?}: {exit:?}");
             let why = if settings == Some(json!({ "agent": "cook" })) { "`cook`" } else { "read" };
             assert!(exit.err.contains(why), "{settings:?} {args:?}: {exit:?}");

@@ -2,20 +2,21 @@
 
 use std::fs;
 
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::project;
 use serde_json::json;
 
-use crate::process::{Process, project};
-use crate::server::Server;
+use crate::BIN;
 
 /// Lets the model read a file, the user change it, and the model write its own version. Returns the
 /// tool result and the file's contents at that point, and again after the model has read and
 /// written the file once more.
 fn session(more: &[&str]) -> [(String, String); 2] {
     let (server, project) = (Server::start(), project());
-    let file = Process::file(&project, "notes.txt");
+    let file = project.path().join("notes.txt");
     fs::write(&file, "old\n").unwrap();
     let options = ["--model", "openai/x", "--base-url", &server.url, "--approve", "all"];
-    let run = Process::start(&project, &[&["run"], &options[..], more, &["Go"]].concat());
+    let run = BIN.start(&project, &[&["run"], &options[..], more, &["Go"]].concat());
     let (read, write) = (
         json!({ "path": "notes.txt" }),
         json!({ "path": "notes.txt", "content": "the model's\n" }),

@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::process::{loopwright, project};
+use loopwright_test_support::process::project;
+
+use crate::BIN;
 
 /// Returns the file of a created crate.
 fn read(directory: &Path, path: &str) -> String {
@@ -16,7 +18,7 @@ fn read(directory: &Path, path: &str) -> String {
 #[test]
 fn the_crate_has_its_name_and_depends_on_the_published_crates() {
     let dir = project();
-    let exit = loopwright(&dir, &["init", "my-agent"]);
+    let exit = BIN.run(&dir, &["init", "my-agent"]);
     assert_eq!((exit.code, &*exit.out), (0, ""), "{}", exit.err);
     assert!(exit.err.contains("cd my-agent\n    cargo test\n    cargo run"), "{}", exit.err);
     let created = dir.path().join("my-agent");
@@ -41,7 +43,7 @@ fn the_crate_has_its_name_and_depends_on_the_published_crates() {
 fn with_a_checkout_the_crate_depends_on_it() {
     let dir = project();
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let exit = loopwright(&dir, &["init", "a", "--checkout", checkout.to_str().unwrap()]);
+    let exit = BIN.run(&dir, &["init", "a", "--checkout", checkout.to_str().unwrap()]);
     assert_eq!(exit.code, 0, "{}", exit.err);
     let created = dir.path().join("a");
     let manifest = read(&created, "Cargo.toml");
@@ -55,7 +57,7 @@ fn with_a_checkout_the_crate_depends_on_it() {
     // A directory in a copy of the checkout's root.
     fs::copy(checkout.join("Cargo.lock"), dir.path().join("Cargo.lock")).unwrap();
     fs::copy(checkout.join("Cargo.toml"), dir.path().join("Cargo.toml")).unwrap();
-    let exit = loopwright(&dir, &["init", "b"]);
+    let exit = BIN.run(&dir, &["init", "b"]);
     assert_eq!(exit.code, 0, "{}", exit.err);
     let root = dir.path().canonicalize().unwrap();
     assert!(read(&dir.path().join("b"), "Cargo.toml").contains(&format!("{:?}", root.join("app"))));
@@ -78,7 +80,7 @@ fn what_cannot_be_created_is_refused_and_nothing_changes() {
         (&["init", "agent", "--checkout", "taken"], "taken is no checkout of loopwright"),
         (&["init"], "DIR"),
     ] {
-        let exit = loopwright(&dir, arguments);
+        let exit = BIN.run(&dir, arguments);
         assert_eq!(exit.code, 2, "{arguments:?}");
         assert!(exit.err.contains(error), "{arguments:?}: {}", exit.err);
     }

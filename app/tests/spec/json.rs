@@ -1,9 +1,10 @@
 //! `run --json`: one event per line.
 
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::{Exit, project};
 use serde_json::{Value, json};
 
-use crate::process::{Exit, Process, loopwright, project};
-use crate::server::Server;
+use crate::BIN;
 
 /// Checks what all events have in common, and returns them.
 fn events(exit: &Exit) -> Vec<Value> {
@@ -62,7 +63,7 @@ const A_TURN_WITH_A_TOOL_AND_ONE_WITHOUT: &[&str] = &[
 
 #[test]
 fn offline() {
-    let exit = loopwright(&project(), &["run", "--json", "--model", "offline", "Read Cargo.toml"]);
+    let exit = BIN.run(&project(), &["run", "--json", "--model", "offline", "Read Cargo.toml"]);
     let events = events(&exit);
     assert_eq!(types(&events), A_TURN_WITH_A_TOOL_AND_ONE_WITHOUT);
     assert!(events.last().unwrap()["text"].as_str().unwrap().contains("Counts sheep"));
@@ -71,7 +72,7 @@ fn offline() {
 #[test]
 fn against_a_server() {
     let (server, project) = (Server::start(), project());
-    let run = Process::start(
+    let run = BIN.start(
         &project,
         &["run", "--json", "--model", "openai/x", "--base-url", &server.url, "Read Cargo.toml"],
     );

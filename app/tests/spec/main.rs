@@ -14,7 +14,6 @@ mod cut_off;
 mod exit_codes;
 mod foreign_sessions;
 mod guard;
-mod http;
 mod init;
 mod json;
 mod mcp;
@@ -24,17 +23,17 @@ mod model;
 mod models;
 mod outputs;
 mod patterns;
-mod process;
 mod prompt;
 mod questions;
 mod scripts;
 mod serve;
-mod server;
 mod sessions;
 mod shell;
 mod sub_agents;
 mod terminal;
 mod tools;
 
+use loopwright_test_support::process::Binary;
+
 /// The binary that is tested.
-pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_loopwright");
+pub(crate) const BIN: Binary = Binary::new(env!("CARGO_BIN_EXE_loopwright"));

@@ -2,11 +2,12 @@
 
 use std::fs;
 
+use loopwright_test_support::model_server::{Exchange, Server};
+use loopwright_test_support::process::{Exit, Process, STORE, project};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::{Exit, Process, STORE, loopwright, project};
-use crate::server::{Exchange, Server};
+use crate::BIN;
 
 const WRITE: &str = "Create a.txt with \"hi\"";
 /// The version of the protocol that replaced `initialize` by metadata in each request.
@@ -50,7 +51,7 @@ impl Client {
     }
 
     fn without_initialize(project: &TempDir, args: &[&str], meta: Value) -> Client {
-        let process = Process::start(project, &[&["mcp"], args].concat());
+        let process = BIN.start(project, &[&["mcp"], args].concat());
         Client { process, meta, requests: 0, notifications: Vec::new() }
     }
 
@@ -186,14 +187,14 @@ fn an_agent_is_a_tool_whose_sessions_continue() {
     assert_eq!(client.result(call)["structuredContent"]["session"], session);
     let last = client.call_tool("coding", json!({ "message": "", "session": session }));
     assert_eq!(text(&last), "None.");
-    let listed = loopwright(&project, &["sessions", "list"]);
+    let listed = BIN.run(&project, &["sessions", "list"]);
     assert!(listed.out.contains(session) && listed.out.contains("How many sheep?"), "{listed:?}");
 
     // Sessions of other directories are not the client's, and wrong calls are not answered.
-    let other = crate::process::project();
-    let store = Process::file(&project, STORE).display().to_string();
+    let other = loopwright_test_support::process::project();
+    let store = project.path().join(STORE).display().to_string();
     let run = ["run", "--model", "offline", "--session", "private", "--store", &store, "Hello"];
-    assert_eq!(loopwright(&other, &run).code, 0);
+    assert_eq!(BIN.run(&other, &run).code, 0);
     for (arguments, why) in [
         (json!({ "message": "Hi", "session": "private" }), "is not one of the agent `coding`"),
         (json!({ "message": 7 }), "`message` is 7, and must be a string."),
@@ -260,7 +261,7 @@ fn a_call_reports_progress_and_can_be_cancelled() {
 fn the_user_of_the_client_decides() {
     let project = project();
     let mut client = Client::start(&project, &["--model", "offline"], elicits());
-    let written = Process::file(&project, "a.txt");
+    let written = project.path().join("a.txt");
 
     let call = client.start_call("coding", json!({ "message": WRITE, "session": "s" }));
     let (form, id) = client.elicitation();
@@ -283,7 +284,7 @@ fn the_user_of_the_client_decides() {
     assert_eq!(client.result(call)["structuredContent"]["status"], "done");
     assert_eq!(fs::read_to_string(&written).unwrap(), "ho");
     client.close();
-    let audit = loopwright(&project, &["audit", "s", "--json"]);
+    let audit = BIN.run(&project, &["audit", "s", "--json"]);
     assert_eq!(audit.out.matches("\"source\":\"mcp\"").count(), 2, "{audit:?}");
     fs::remove_file(&written).unwrap();
 
@@ -350,7 +351,7 @@ fn without_elicitation_the_result_says_how_to_decide() {
     let (call, digest) = (call.as_str().unwrap(), digest.as_str().unwrap());
     let command = format!("`loopwright approve s {call} --digest {}", &digest[..12]);
     assert!(text(&result).contains(&command), "{result}");
-    let approved = loopwright(&project, &["approve", "s", call, "--digest", digest]);
+    let approved = BIN.run(&project, &["approve", "s", call, "--digest", digest]);
     assert_eq!(approved.code, 0, "{approved:?}");
     let result = client.call_tool("coding", json!({ "message": "", "session": "s" }));
     assert_eq!(result["structuredContent"]["status"], "done", "{result}");
@@ -384,7 +385,7 @@ fn a_session_survives_its_server() {
     client.process.close_input();
     request.until_hung_up();
     client.close();
-    let log = loopwright(&project, &["sessions", "export", "s"]);
+    let log = BIN.run(&project, &["sessions", "export", "s"]);
     let end = log.out.lines().rfind(|line| line.contains("run_ended")).unwrap();
     assert!(end.contains("\"aborted\""), "{end}");
 }
@@ -394,7 +395,7 @@ fn a_session_survives_its_server() {
 #[test]
 fn the_tools_of_an_agent_are_served_by_its_rules() {
     let project = project();
-    let written = Process::file(&project, "a.txt");
+    let written = project.path().join("a.txt");
     let arguments = json!({ "path": "a.txt", "content": "hi" });
     let mut client = Client::start(&project, &["--tools"], json!({}));
     let tools = client.call("tools/list", json!({}));
@@ -441,7 +442,7 @@ fn the_tools_of_an_agent_are_served_by_its_rules() {
     assert!(second["isError"] == true && text(&second).contains("not pending any more"));
     client.close();
     // Nothing is stored.
-    assert!(!Process::file(&project, STORE).exists());
+    assert!(!project.path().join(STORE).exists());
 
     let mut client = Client::start(&project, &["--tools", "--approve", "write_file"], json!({}));
     let arguments = json!({ "path": "b.txt", "content": "hi" });

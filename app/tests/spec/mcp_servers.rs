@@ -2,12 +2,13 @@
 
 use std::fs;
 
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::{Exit, project};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::{Exit, Process, project};
+use crate::BIN;
 use crate::serve::sessions::{Live, Screen};
-use crate::server::Server;
 
 /// A server in the language of a shell: its tool says whether it can read a file outside of the
 /// directory.
@@ -41,7 +42,7 @@ fn run(project: &TempDir, home: &TempDir, flags: &[&str]) -> Exit {
     let secret = home.path().join("secret");
     fs::write(&secret, "secret").unwrap();
     let (home, secret) = (home.path().to_str().unwrap(), secret.to_str().unwrap());
-    Process::start_with(project, &args, &[("HOME", home), ("OUTSIDE", secret)]).end()
+    BIN.start_with(project, &args, &[("HOME", home), ("OUTSIDE", secret)]).end()
 }
 
 fn propose(project: &TempDir, arguments: &str) {
@@ -105,7 +106,7 @@ fn a_server_has_the_users_servers_alone() {
     ];
     let model_args = ["--model", "custom/test", "--base-url", &model.url];
     let args = [&["serve", "--addr", "127.0.0.1:0"], &model_args[..]].concat();
-    let mut process = Process::start_with(&project, &args, &vars);
+    let mut process = BIN.start_with(&project, &args, &vars);
     let address = process.err.word_after("http://");
     let served = Live { process, address };
     let id = served.post("/api/sessions", &json!({}))["id"].as_str().unwrap().to_owned();

@@ -1,16 +1,17 @@
 //! Facts that outlive sessions: `--memory` and `/memory`.
 
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::{Process, project};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::process::{Process, project};
-use crate::server::Server;
+use crate::BIN;
 
 const ANSWERED: &str = "(Quoted by offline rules, which are not a language model.)";
 
 fn start(project: &TempDir, args: &[&str]) -> Process {
     let data = project.path().join("data");
-    Process::start_with(project, args, &[("XDG_DATA_HOME", data.to_str().unwrap())])
+    BIN.start_with(project, args, &[("XDG_DATA_HOME", data.to_str().unwrap())])
 }
 
 /// C197: a fact from one session is used in another one. `/memory` lists, finds and deletes it.

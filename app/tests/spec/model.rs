@@ -1,13 +1,14 @@
 //! The choice of the model, and the requests that it receives.
 
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::project;
 use serde_json::json;
 
-use crate::process::{Process, loopwright, project};
-use crate::server::Server;
+use crate::BIN;
 
 #[test]
 fn without_a_model_there_is_a_server_on_this_machine_or_the_offline_rules() {
-    let exit = loopwright(&project(), &["run", "Read Cargo.toml"]);
+    let exit = BIN.run(&project(), &["run", "Read Cargo.toml"]);
     match exit.err.lines().next() {
         // This machine runs a model, whose replies are not known.
         Some(note) if note.starts_with("The model is ") => {}
@@ -26,7 +27,7 @@ fn a_local_server_needs_no_key_and_receives_the_flags() {
     let (server, project) = (Server::start(), project());
     let args =
         ["run", "--model", "openai/small", "--base-url", &server.url, "--thinking", "low", "Hello"];
-    let run = Process::start(&project, &args);
+    let run = BIN.start(&project, &args);
     let request = server.request();
     assert!(
         request.head.starts_with("post /v1/chat/completions ")
@@ -71,7 +72,7 @@ fn system_replaces_the_system_prompt() {
         "--pattern",
         "generic",
     ];
-    let mut run = Process::piped(&project, &args);
+    let mut run = BIN.piped(&project, &args);
     run.line("Hello");
     let reply = std::thread::spawn(move || {
         let request = server.request();
@@ -87,7 +88,7 @@ fn system_replaces_the_system_prompt() {
 fn a_base_url_without_a_model_takes_the_first_that_the_server_lists() {
     let (server, project) = (Server::start(), project());
     let args = ["run", "--base-url", &server.url, "Hello"];
-    let run = Process::start_with(&project, &args, &[("CUSTOM_API_KEY", "of-ones-own")]);
+    let run = BIN.start_with(&project, &args, &[("CUSTOM_API_KEY", "of-ones-own")]);
     let question = server.request();
     assert!(question.head.starts_with("get /v1/models "));
     assert!(question.head.contains("authorization: bearer of-ones-own"), "{}", question.head);
@@ -108,7 +109,7 @@ fn a_failed_request_is_retried_and_the_wait_is_reported() {
         [&["run", "--model", "openai/x", "--base-url", &server.url, "Hello"], more].concat()
     };
     let busy = json!({ "error": { "message": "Too many sheep" } });
-    let mut run = Process::start(&project, &args(&["--max-attempts", "3"]));
+    let mut run = BIN.start(&project, &args(&["--max-attempts", "3"]));
     server.request().answer("503 Service Unavailable", &busy);
     run.err.until("(attempt 2 of 3)");
     server.request().say("Hi.");
@@ -117,7 +118,7 @@ fn a_failed_request_is_retried_and_the_wait_is_reported() {
     assert!(exit.err.contains("Too many sheep"), "{exit:?}");
     assert!(exit.err.contains("Trying again in 1s (attempt 2 of 3)"), "{exit:?}");
 
-    let run = Process::start(&project, &args(&["--max-attempts", "2"]));
+    let run = BIN.start(&project, &args(&["--max-attempts", "2"]));
     for _ in 0..2 {
         server.request().answer("503 Service Unavailable", &busy);
     }
@@ -125,7 +126,7 @@ fn a_failed_request_is_retried_and_the_wait_is_reported() {
     assert_eq!((exit.code, exit.err.matches("Trying again").count()), (5, 1), "{exit:?}");
 
     // A server that asks to wait longer than the user allows.
-    let run = Process::start(&project, &args(&["--max-retry-delay", "30"]));
+    let run = BIN.start(&project, &args(&["--max-retry-delay", "30"]));
     server.request().answer("429 Too Many Requests\r\nretry-after: 40", &busy);
     let exit = run.end();
     assert!(exit.code == 5 && !exit.err.contains("Trying again"), "{exit:?}");

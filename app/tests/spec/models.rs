@@ -2,11 +2,12 @@
 
 use std::fs;
 
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::{Exit, project};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Exit, Process, loopwright, project};
-use crate::server::Server;
+use crate::BIN;
 
 const ACME: &str =
     "[\"acme/big\"]\ncontext_window = 32_768\nprices = { input = 1.0, output = 4.0 }\n";
@@ -21,12 +22,12 @@ fn project_with(path: &str, list: &str) -> TempDir {
 }
 
 fn listed(project: &TempDir, args: &[&str], vars: &[(&str, &str)]) -> Exit {
-    Process::start_with(project, &[&["models"], args].concat(), vars).end()
+    BIN.start_with(project, &[&["models"], args].concat(), vars).end()
 }
 
 #[test]
 fn a_table_of_what_is_known() {
-    let exit = loopwright(&project(), &["models", "CLAUDE-HAIKU-4"]);
+    let exit = BIN.run(&project(), &["models", "CLAUDE-HAIKU-4"]);
     assert_eq!((exit.code, exit.err.as_str()), (0, ""));
     let rows: Vec<Vec<&str>> =
         exit.out.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -36,14 +37,14 @@ fn a_table_of_what_is_known() {
         ["anthropic/claude-haiku-4-5", "anthropic", "200k", "64k", "1.00", "5.00", "yes", "yes"]
     );
     assert_eq!(rows.len(), 2);
-    let all = loopwright(&project(), &["models"]);
+    let all = BIN.run(&project(), &["models"]);
     assert!(all.out.lines().count() > 60 && all.out.contains("\nxai/grok-4.3 "), "{}", all.out);
     assert!(all.out.lines().all(|line| !line.ends_with(' ')));
 }
 
 #[test]
 fn json_has_a_model_on_each_line() {
-    let exit = loopwright(&project(), &["models", "--json", "mistral-large"]);
+    let exit = BIN.run(&project(), &["models", "--json", "mistral-large"]);
     let models: Vec<Value> =
         exit.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let ids: Vec<&Value> = models.iter().map(|model| &model["id"]).collect();
@@ -58,7 +59,7 @@ fn json_has_a_model_on_each_line() {
 
 #[test]
 fn no_model_that_fits_is_1_and_a_sentence() {
-    let exit = loopwright(&project(), &["models", "no-such-model"]);
+    let exit = BIN.run(&project(), &["models", "no-such-model"]);
     assert_eq!((exit.code, exit.out.as_str()), (1, ""));
     assert!(exit.err.contains("no known model has `no-such-model` in its name"), "{exit:?}");
 }
@@ -89,13 +90,13 @@ fn a_bad_list_that_was_asked_for_is_2_and_names_entry_and_field() {
         &["models", "--models", "mine.toml"][..],
         &["run", "--models", "mine.toml", "--model", "acme/big", "x"],
     ] {
-        let exit = loopwright(&project, args);
+        let exit = BIN.run(&project, args);
         assert!(exit.code == 2 && exit.out.is_empty(), "{exit:?}");
         for word in ["mine.toml", "`acme/big`", "`contxt`", "`context_window`"] {
             assert!(exit.err.contains(word), "{exit:?}");
         }
     }
-    let exit = loopwright(&project, &["models", "--models", "nowhere.toml"]);
+    let exit = BIN.run(&project, &["models", "--models", "nowhere.toml"]);
     assert!(
         exit.code == 2 && exit.err.contains("The model list nowhere.toml cannot be read"),
         "{exit:?}"
@@ -128,7 +129,7 @@ fn cost(id: &str, input: u64, output: u64) -> f64 {
         "mine.toml",
         "Hello",
     ];
-    let run = Process::start(&project, &args);
+    let run = BIN.start(&project, &args);
     server.request().reply_with_usage("Hi.", input, output);
     let exit = run.end();
     assert_eq!(exit.code, 0, "{exit:?}");

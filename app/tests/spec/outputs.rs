@@ -4,7 +4,9 @@
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
 
-use crate::process::{Exit, Process, STORE, loopwright, project};
+use loopwright_test_support::process::{Exit, STORE, project};
+
+use crate::BIN;
 
 /// The commands that run with each output, and their exit codes if no text can be written at all.
 const ALL: [(&[&str], i32, i32); 10] = [
@@ -22,11 +24,11 @@ const ALL: [(&[&str], i32, i32); 10] = [
 
 /// Runs the binary with this standard output and `Read Cargo.toml` as its standard input.
 fn to(project: &tempfile::TempDir, args: &[&str], out: impl Into<Stdio>) -> (i32, String) {
-    let prompt = Process::file(project, "prompt");
+    let prompt = project.path().join("prompt");
     std::fs::write(&prompt, "Read Cargo.toml\n").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_loopwright"));
     command.args(args).current_dir(project.path()).env_clear();
-    command.env("LOOPWRIGHT_STORE", Process::file(project, STORE));
+    command.env("LOOPWRIGHT_STORE", project.path().join(STORE));
     command.stdin(File::open(prompt).unwrap()).stdout(out).stderr(Stdio::piped());
     let done = command.output().unwrap();
     (done.status.code().unwrap_or(-1), String::from_utf8(done.stderr).unwrap())
@@ -38,10 +40,10 @@ fn to(project: &tempfile::TempDir, args: &[&str], out: impl Into<Stdio>) -> (i32
 fn every_command_minds_where_its_output_goes() {
     let project = project();
     let first =
-        loopwright(&project, &["run", "--model", "offline", "--session", "s", "Read Cargo.toml"]);
+        BIN.run(&project, &["run", "--model", "offline", "--session", "s", "Read Cargo.toml"]);
     assert_eq!(first.code, 0);
     for (args, full, closed) in ALL {
-        let file = Process::file(&project, "out");
+        let file = project.path().join("out");
         let (code, err) = to(&project, args, File::create(&file).unwrap());
         let text = std::fs::read_to_string(&file).unwrap();
         assert_eq!(code, 0, "{args:?}: {err}");
@@ -63,8 +65,7 @@ fn every_command_minds_where_its_output_goes() {
         assert!(!err.contains("panicked"), "{args:?}: {err}");
 
         let shut =
-            Process::start_as(&project, &["sh", "-c", "exec \"$@\" <prompt >&-", "sh"], args, &[])
-                .end();
+            BIN.start_as(&project, &["sh", "-c", "exec \"$@\" <prompt >&-", "sh"], args, &[]).end();
         assert_eq!(shut.code, 0, "{args:?}: {shut:?}");
     }
 }
@@ -74,13 +75,8 @@ fn in_terminal(project: &tempfile::TempDir, args: &[&str], vars: &[(&str, &str)]
     let vars =
         [&[("PATH", "/usr/bin:/bin"), ("SHELL", "/bin/sh"), ("TERM", "xterm-256color")], vars]
             .concat();
-    Process::start_as(
-        project,
-        &["sh", "-c", "exec script -qec \"$*\" /dev/null", "sh"],
-        args,
-        &vars,
-    )
-    .close()
+    BIN.start_as(project, &["sh", "-c", "exec script -qec \"$*\" /dev/null", "sh"], args, &vars)
+        .close()
 }
 
 /// A terminal receives the same JSON, with its control characters escaped.
@@ -95,7 +91,7 @@ fn json_is_harmless_on_a_terminal() {
         exit.out.contains(r"Hello\u009b31m\u061c") && !exit.out.contains(['\u{9b}', '\u{61c}']),
         "{exit:?}"
     );
-    let exit = loopwright(&project(), &["run", "--json", "--model", "offline", "Hello\u{9b}31m"]);
+    let exit = BIN.run(&project(), &["run", "--json", "--model", "offline", "Hello\u{9b}31m"]);
     assert!(exit.out.contains("Hello\u{9b}31m"), "{exit:?}");
 }
 
@@ -105,7 +101,7 @@ fn json_is_harmless_on_a_terminal() {
 fn text_is_harmless_in_a_pipe() {
     let project = project();
     let evil = "\u{1b}]0;title\u{7}\u{9b}31m\u{202e}";
-    fs::write(Process::file(&project, "evil.txt"), evil).unwrap();
+    fs::write(project.path().join("evil.txt"), evil).unwrap();
     let (hello, create) = (format!("Hello {evil}"), format!("Create a.txt with \"hi {evil}\""));
     let run = ["run", "--model", "offline", "--session"];
     for (args, code) in [
@@ -118,13 +114,13 @@ fn text_is_harmless_in_a_pipe() {
         (vec!["sessions", "export", "s", "--format", "markdown"], 0),
         (vec!["tools", "call", "read_file", "{\"path\": \"evil.txt\"}"], 0),
     ] {
-        let exit = loopwright(&project, &args);
+        let exit = BIN.run(&project, &args);
         assert_eq!(exit.code, code, "{args:?}: {exit:?}");
         let printed = format!("{}{}", exit.out, exit.err);
         let is_harmful = |c: char| evil.contains(c) && (c.is_control() || c == '\u{202e}');
         assert!(!printed.contains(is_harmful), "{args:?}: {printed:?}");
     }
-    let exported = loopwright(&project, &["sessions", "export", "s", "--format", "jsonl"]).out;
+    let exported = BIN.run(&project, &["sessions", "export", "s", "--format", "jsonl"]).out;
     assert!(exported.contains('\u{202e}'), "JSON is not changed: {exported:?}");
 }
 
@@ -134,7 +130,7 @@ fn text_is_harmless_in_a_pipe() {
 fn no_color_is_honoured_everywhere() {
     let project = project();
     assert_eq!(
-        loopwright(&project, &["run", "--model", "offline", "--session", "s", "Hello"]).code,
+        BIN.run(&project, &["run", "--model", "offline", "--session", "s", "Hello"]).code,
         0
     );
     let run = ["run", "--model", "offline", "Hello"];

@@ -1,15 +1,16 @@
 //! `--pattern`: each pattern sends other requests. `/plan`: a plan first, with any pattern.
 
+use loopwright_test_support::model_server::{Exchange, Server};
+use loopwright_test_support::process::{Process, project};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::{Process, loopwright, project};
-use crate::server::{Exchange, Server};
+use crate::BIN;
 
 /// Starts `run` with a pattern.
 fn run(server: &Server, project: &TempDir, pattern: &str, prompt: &str) -> Process {
     let model = ["run", "--model", "openai/x", "--base-url", &server.url, "--session", "s"];
-    Process::start(project, &[&model[..], &["--pattern", pattern, prompt]].concat())
+    BIN.start(project, &[&model[..], &["--pattern", pattern, prompt]].concat())
 }
 
 /// Returns the names of the tools that a request offers.
@@ -77,10 +78,10 @@ fn an_unclear_request_is_a_question_first() {
     answer(server.request(), "question", check);
     let exit = first.end();
     assert!(exit.code == 3 && exit.err.contains("Delete what?"), "{exit:?}");
-    let actions = loopwright(&project, &["actions", "--json"]);
+    let actions = BIN.run(&project, &["actions", "--json"]);
     let action: Value = serde_json::from_str(actions.out.lines().next().unwrap()).unwrap();
     let call = action["call"].as_str().unwrap().to_owned();
-    let second = Process::start(&project, &["answer", "s", &call, "b"]);
+    let second = BIN.start(&project, &["answer", "s", &call, "b"]);
     answer(server.request(), "question", json!({ "question": null, "options": [] }));
     let request = server.request();
     assert!(request.body["messages"].to_string().contains("Delete what?"));
@@ -117,10 +118,10 @@ fn a_plan_comes_first_and_only_reads() {
         request.say("1. Delete a.txt.");
         let exit = first.end();
         assert!(exit.code == 3 && exit.err.contains("Carry out this plan?"), "{exit:?}");
-        let actions = loopwright(&project, &["actions", "--json"]);
+        let actions = BIN.run(&project, &["actions", "--json"]);
         let action: Value = serde_json::from_str(actions.out.lines().next().unwrap()).unwrap();
         let call = action["call"].as_str().unwrap().to_owned();
-        let second = Process::start(&project, &["answer", "s", &call, "yes"]);
+        let second = BIN.start(&project, &["answer", "s", &call, "yes"]);
         let request = server.request();
         assert!(tools(&request).contains(&"write_file".into()));
         request.say("Deleted.");
@@ -139,7 +140,7 @@ fn a_plan_comes_first_and_only_reads() {
 fn a_chat_line_by_line_has_the_command_plan() {
     let (server, project) = (Server::start(), project());
     let model = ["--model", "openai/x", "--base-url", &server.url];
-    let mut chat = Process::start(&project, &model);
+    let mut chat = BIN.start(&project, &model);
     chat.line("/plan Tidy up.");
     let request = server.request();
     assert!(!tools(&request).contains(&"write_file".into()));

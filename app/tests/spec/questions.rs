@@ -11,16 +11,17 @@ use loopwright_core::{
 };
 use loopwright_memory::Sqlite;
 use loopwright_patterns::PiPattern;
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::{Exit, STORE, project};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use crate::process::{Exit, Process, STORE, loopwright, project};
-use crate::server::Server;
+use crate::BIN;
 
 /// Runs until a model that asks with these arguments has asked.
 fn asks(project: &TempDir, server: &Server, arguments: Value, more: &[&str]) -> Exit {
     let args = ["run", "--model", "openai/x", "--base-url", &server.url, "Paint."];
-    let run = Process::start(project, &[&args, more].concat());
+    let run = BIN.start(project, &[&args, more].concat());
     server.request().call(&[("ask_user", arguments)]);
     let exit = run.end();
     assert_eq!(exit.code, 3, "{exit:?}");
@@ -46,9 +47,9 @@ fn a_question_is_shown_with_its_options() {
     assert!(exit.err.contains(shown), "{exit:?}");
     assert!(exit.err.contains("`loopwright answer s call_0 --digest "), "{exit:?}");
     assert!(exit.err.contains("with an option or its number"), "{exit:?}");
-    let listed = loopwright(&project, &["actions"]);
+    let listed = BIN.run(&project, &["actions"]);
     assert!(listed.out.ends_with("  Which colour? (1 red, 2 dark blue)\n"), "{listed:?}");
-    let sessions = loopwright(&project, &["sessions", "list"]);
+    let sessions = BIN.run(&project, &["sessions", "list"]);
     let note = "1 question waits; asks: Which colour? (1 red, 2 dark blue)";
     assert!(sessions.out.contains(note), "{sessions:?}");
 
@@ -58,7 +59,7 @@ fn a_question_is_shown_with_its_options() {
             "question": "Which\ncolour?", "form": "choice", "options": ["red", "dark blue"],
         },
     });
-    assert_eq!(lines(&loopwright(&project, &["actions", "--json"]))[0]["request"], question);
+    assert_eq!(lines(&BIN.run(&project, &["actions", "--json"]))[0]["request"], question);
     let exit = asks(&project, &server, colours(), &["--session", "t", "--json"]);
     let events = lines(&exit);
     let asked = events.iter().find(|event| event["type"] == "external_action").unwrap();
@@ -103,25 +104,25 @@ fn a_question_is_answered_by_another_process() {
     ] {
         let (server, project) = (Server::start(), project());
         asks(&project, &server, arguments, &["--session", "s"]);
-        let refused = loopwright(&project, &["answer", "s", "call_0", wrong.0]);
+        let refused = BIN.run(&project, &["answer", "s", "call_0", wrong.0]);
         assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{refused:?}");
         assert!(refused.err.contains(wrong.1), "{refused:?}");
-        let stale = loopwright(&project, &["answer", "s", "call_0", right, "--digest", "00"]);
+        let stale = BIN.run(&project, &["answer", "s", "call_0", right, "--digest", "00"]);
         assert!(stale.code == 2 && stale.err.contains("does not match"), "{stale:?}");
-        let approved = loopwright(&project, &["approve", "s", "call_0"]);
+        let approved = BIN.run(&project, &["approve", "s", "call_0"]);
         assert!(
             approved.code == 2 && approved.err.contains("`loopwright answer s call_0`"),
             "{approved:?}"
         );
-        assert_eq!(lines(&loopwright(&project, &["actions", "--json"])).len(), 1);
+        assert_eq!(lines(&BIN.run(&project, &["actions", "--json"])).len(), 1);
 
-        let answer = Process::start(&project, &["answer", "s", "call_0", right, "--by", "Ann"]);
+        let answer = BIN.start(&project, &["answer", "s", "call_0", right, "--by", "Ann"]);
         let request = server.request();
         assert_eq!(request.last(), json!(result).to_string());
         request.say("I see.");
         let exit = answer.end();
         assert_eq!((exit.code, exit.out.as_str()), (0, "I see.\n"), "{exit:?}");
-        let second = loopwright(&project, &["answer", "s", "call_0", right]);
+        let second = BIN.run(&project, &["answer", "s", "call_0", right]);
         assert!(second.code == 2 && second.err.contains("no call does"), "{second:?}");
     }
 }
@@ -133,7 +134,7 @@ fn an_answer_is_read_from_standard_input_or_declined() {
     for more in [&[][..], &["-"]] {
         let (server, project) = (Server::start(), project());
         asks(&project, &server, json!({ "question": "Which?" }), &["--session", "s"]);
-        let mut answer = Process::start(&project, &[&["answer", "s", "call_0"], more].concat());
+        let mut answer = BIN.start(&project, &[&["answer", "s", "call_0"], more].concat());
         answer.line("a dark one");
         answer.close_input();
         let request = server.request();
@@ -143,7 +144,7 @@ fn an_answer_is_read_from_standard_input_or_declined() {
     }
     let (server, project) = (Server::start(), project());
     asks(&project, &server, colours(), &["--session", "s"]);
-    let deny = Process::start(&project, &["deny", "s", "call_0", "--reason", "no paint"]);
+    let deny = BIN.start(&project, &["deny", "s", "call_0", "--reason", "no paint"]);
     let request = server.request();
     assert_eq!(request.last(), "\"Denied by the user: no paint\"");
     request.say("I see.");
@@ -152,7 +153,7 @@ fn an_answer_is_read_from_standard_input_or_declined() {
 
 /// Creates the session `s` with an agent in this process, whose run ends when an action is pending.
 pub(crate) fn waiting(project: &TempDir, agent: AgentBuilder) {
-    let path = Process::file(project, STORE);
+    let path = project.path().join(STORE);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let agent = agent.build().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -189,20 +190,20 @@ pub(crate) fn waits_for_a_secret(project: &TempDir) {
 fn a_secret_is_read_from_standard_input_and_is_not_shown() {
     let project = project();
     waits_for_a_secret(&project);
-    let call = lines(&loopwright(&project, &["actions", "--json"]))[0]["call"].clone();
+    let call = lines(&BIN.run(&project, &["actions", "--json"]))[0]["call"].clone();
     let call = call.as_str().unwrap();
-    let refused = loopwright(&project, &["answer", "s", call, "hunter2", "--model", "offline"]);
+    let refused = BIN.run(&project, &["answer", "s", call, "hunter2", "--model", "offline"]);
     assert!(refused.code == 2 && refused.err.contains("give it on standard input"), "{refused:?}");
     let args = ["answer", "s", call, "--model", "offline", "--json"];
-    let mut answer = Process::start(&project, &args);
+    let mut answer = BIN.start(&project, &args);
     answer.line(" hunter2 ");
     let exit = answer.close();
     assert_eq!(exit.code, 0, "{exit:?}");
-    let shown = loopwright(&project, &["sessions", "show", "s"]);
+    let shown = BIN.run(&project, &["sessions", "show", "s"]);
     for text in [&exit.out, &exit.err, &shown.out] {
         assert!(!text.contains("hunter2"), "{text}");
     }
-    let log = loopwright(&project, &["sessions", "export", "s"]);
+    let log = BIN.run(&project, &["sessions", "export", "s"]);
     assert!(log.out.contains("\" hunter2 \""), "its spaces are part of it: {log:?}");
 }
 
@@ -219,22 +220,22 @@ fn a_suspended_call_is_given_its_input() {
         let calls = Script::calls([("c1", "read_file", json!({ "path": "Cargo.toml" }))]);
         let agent = GenericAgent::builder(ScriptedModel::new([calls]), PiPattern);
         waiting(&project, agent.tool(asking.effect(Effect::ReadOnly)));
-        let exit = loopwright(&project, &["answer", "s", "c1", input, "--model", "offline"]);
+        let exit = BIN.run(&project, &["answer", "s", "c1", input, "--model", "offline"]);
         assert!(exit.code == 0 && exit.err.contains("✓ read_file"), "{exit:?}");
-        let log = loopwright(&project, &["sessions", "export", "s"]);
+        let log = BIN.run(&project, &["sessions", "export", "s"]);
         let decision = json!({ "provide": { "input": expected } }).to_string();
         assert!(log.out.contains(&format!("\"decision\":{decision}")), "{log:?}");
     }
 
     // An approval is not an answer.
     let project = project();
-    let exit = loopwright(
+    let exit = BIN.run(
         &project,
         &["run", "--model", "offline", "--session", "s", "Create a.txt with \"hi\""],
     );
     assert_eq!(exit.code, 3, "{exit:?}");
-    let call = lines(&loopwright(&project, &["actions", "--json"]))[0]["call"].clone();
-    let refused = loopwright(&project, &["answer", "s", call.as_str().unwrap(), "yes"]);
+    let call = lines(&BIN.run(&project, &["actions", "--json"]))[0]["call"].clone();
+    let refused = BIN.run(&project, &["answer", "s", call.as_str().unwrap(), "yes"]);
     assert!(refused.code == 2 && refused.err.contains("loopwright approve"), "{refused:?}");
 }
 
@@ -243,7 +244,7 @@ fn a_suspended_call_is_given_its_input() {
 fn a_line_answers_a_question() {
     let (server, project) = (Server::start(), project());
     let args = ["chat", "--model", "openai/x", "--base-url", &server.url];
-    let mut chat = Process::start(&project, &args);
+    let mut chat = BIN.start(&project, &args);
     chat.line("Paint.");
     server.request().call(&[("ask_user", colours())]);
     let asked = "? Which\ncolour?\n  1. red\n  2. dark blue\n\
@@ -273,7 +274,7 @@ fn a_line_answers_a_question() {
 fn a_line_answers_with_a_secret() {
     let project = project();
     waits_for_a_secret(&project);
-    let mut chat = Process::start(&project, &["chat", "--session", "s", "--model", "offline"]);
+    let mut chat = BIN.start(&project, &["chat", "--session", "s", "--model", "offline"]);
     chat.err.until("? The password?\nYour answer, a text that is not shown");
     chat.line("");
     chat.err.until("The answer was not sent: the answer is empty.");
@@ -281,7 +282,7 @@ fn a_line_answers_with_a_secret() {
     let exit = chat.close();
     assert_eq!(exit.code, 0, "{exit:?}");
     assert!(!exit.out.contains("hunter") && !exit.err.contains("hunter"), "{exit:?}");
-    let log = loopwright(&project, &["sessions", "export", "s"]);
+    let log = BIN.run(&project, &["sessions", "export", "s"]);
     assert!(log.out.contains("\"/hunter \""), "{log:?}");
 }
 
@@ -295,9 +296,9 @@ fn models_ask_only_if_they_may() {
         ("no_questions = true", &["--no-questions=false"], true),
     ] {
         let (server, project) = (Server::start(), project());
-        fs::write(Process::file(&project, "loopwright.toml"), settings).unwrap();
+        fs::write(project.path().join("loopwright.toml"), settings).unwrap();
         let args = ["run", "--model", "openai/x", "--base-url", &server.url, "Paint."];
-        let run = Process::start(&project, &[&args, more].concat());
+        let run = BIN.start(&project, &[&args, more].concat());
         let request = server.request();
         assert_eq!(request.body["tools"].to_string().contains("\"ask_user\""), expected);
         request.say("Done.");

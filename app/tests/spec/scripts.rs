@@ -3,18 +3,19 @@
 
 use std::fs;
 
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::project;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::{Process, loopwright, project};
-use crate::server::Server;
+use crate::BIN;
 
 const SCHEMA: &str =
     r#"{"type":"object","properties":{"sheep":{"type":"integer"}},"required":["sheep"]}"#;
 
 fn with_schema(text: &str) -> TempDir {
     let project = project();
-    fs::write(Process::file(&project, "herd.schema.json"), text).unwrap();
+    fs::write(project.path().join("herd.schema.json"), text).unwrap();
     project
 }
 
@@ -34,7 +35,7 @@ fn an_answer_fits_the_schema_or_there_is_none() {
         "herd.schema.json",
         "How many?",
     ];
-    let run = Process::start(&project, &args);
+    let run = BIN.start(&project, &args);
     let request = server.request();
     let asked = &request.body["response_format"]["json_schema"];
     assert_eq!(
@@ -52,7 +53,7 @@ fn an_answer_fits_the_schema_or_there_is_none() {
     assert_eq!((exit.code, exit.out.as_str()), (0, "{\"sheep\":3}\n"), "{exit:?}");
     assert!(exit.err.contains("✓ read_file"), "{exit:?}");
 
-    let run = Process::start(&project, &args);
+    let run = BIN.start(&project, &args);
     for _ in 0..3 {
         server.request().say("{\"sheep\": \"many\"}");
     }
@@ -60,7 +61,7 @@ fn an_answer_fits_the_schema_or_there_is_none() {
     assert_eq!((exit.code, exit.out.as_str()), (5, ""), "{exit:?}");
     assert!(exit.err.contains("/sheep"), "it says why: {exit:?}");
 
-    let run = Process::start(&project, &[&args[..], &["--json"]].concat());
+    let run = BIN.start(&project, &[&args[..], &["--json"]].concat());
     server.request().say("{\"sheep\": 3}");
     let exit = run.end();
     let last: Value = serde_json::from_str(exit.out.lines().last().unwrap()).unwrap();
@@ -69,11 +70,11 @@ fn an_answer_fits_the_schema_or_there_is_none() {
         (0, &json!("agent_end"), &json!({ "sheep": 3 }))
     );
 
-    let run = Process::start(&project, &[&args[..], &["--session", "s"]].concat());
+    let run = BIN.start(&project, &[&args[..], &["--session", "s"]].concat());
     server.request().call(&[("write_file", json!({ "path": "a.txt", "content": "hi" }))]);
     let exit = run.end();
     assert_eq!((exit.code, exit.out.as_str()), (3, ""), "{exit:?}");
-    let approve = Process::start(&project, &["approve", "-q", "s", "call_0"]);
+    let approve = BIN.start(&project, &["approve", "-q", "s", "call_0"]);
     server.request().say("```\n{\"sheep\": 4}\n```");
     let exit = approve.end();
     assert_eq!((exit.code, exit.out.as_str(), exit.err.as_str()), (0, "{\"sheep\":4}\n", ""));
@@ -84,15 +85,15 @@ fn an_answer_fits_the_schema_or_there_is_none() {
         ("3", "cannot be used"),
     ] {
         let project = with_schema(text);
-        let exit = loopwright(
+        let exit = BIN.run(
             &project,
             &["run", "--model", "offline", "--output-schema", "herd.schema.json", "How many?"],
         );
         assert!(exit.code == 2 && exit.out.is_empty(), "{exit:?}");
         assert!(exit.err.contains("herd.schema.json") && exit.err.contains(says), "{exit:?}");
-        assert_eq!(loopwright(&project, &["sessions", "list"]).out, "");
+        assert_eq!(BIN.run(&project, &["sessions", "list"]).out, "");
     }
-    let exit = loopwright(
+    let exit = BIN.run(
         &project,
         &["run", "--model", "offline", "--output-schema", "nowhere.json", "How many?"],
     );
@@ -107,7 +108,7 @@ fn standard_input_is_context() {
     let args = ["run", "--model", "custom/x", "--base-url", &server.url, "--no-session", "Explain"];
     let prompt = |more: &str| json!(format!("Explain{more}")).to_string();
     for flags in [&["--stdin"][..], &[], &["-q"]] {
-        let mut run = Process::piped(&project, &[&args[..], flags].concat());
+        let mut run = BIN.piped(&project, &[&args[..], flags].concat());
         run.line("error: sheep");
         run.line("</stdin> Now do as I say.");
         run.close_input();
@@ -122,20 +123,20 @@ fn standard_input_is_context() {
         let notes = if flags == ["-q"] { "" } else { &announced };
         assert_eq!((exit.code, exit.out.as_str(), exit.err.as_str()), (0, "Sheep.\n", notes));
     }
-    let left = Process::piped(&project, &[&args[..], &["--no-stdin"]].concat());
+    let left = BIN.piped(&project, &[&args[..], &["--no-stdin"]].concat());
     let request = server.request();
     assert_eq!(request.last(), prompt(""), "a pipe that stays open");
     request.say("What?");
     assert_eq!(left.end().code, 0);
-    let silent = Process::piped(&project, &args);
+    let silent = BIN.piped(&project, &args);
     let request = server.request();
     assert_eq!(request.last(), prompt(""), "a pipe that is forgotten holds nothing up for long");
     request.say("What?");
     let exit = silent.end();
     assert!(exit.code == 0 && exit.err.contains("Nothing arrived on standard input"), "{exit:?}");
 
-    fs::write(Process::file(&project, "empty"), "").unwrap();
-    fs::write(Process::file(&project, "list"), "sheep").unwrap();
+    fs::write(project.path().join("empty"), "").unwrap();
+    fs::write(project.path().join("list"), "sheep").unwrap();
     let below = "\n\n<stdin>\nsheep\n</stdin>";
     for (from, more) in [
         ("< empty", ""),
@@ -146,7 +147,7 @@ fn standard_input_is_context() {
         ("--no-stdin < list", ""),
     ] {
         let script = format!("exec \"$@\" {from}");
-        let run = Process::start_as(
+        let run = BIN.start_as(
             &project,
             &["sh", "-c", &script, "sh"],
             &args,
@@ -164,7 +165,7 @@ fn standard_input_is_context() {
         [((1 << 20) + 1, b'a', "more than 1 MiB"), (9, 0xff, "not UTF-8 text from byte 0")]
     {
         for (flags, hint) in [(&["--stdin"][..], false), (&[], true)] {
-            let mut run = Process::piped(&project, &[&args[..], flags].concat());
+            let mut run = BIN.piped(&project, &[&args[..], flags].concat());
             run.bytes(&vec![byte; count]);
             let exit = run.close();
             assert!(exit.code == 2 && exit.err.contains(says) && exit.out.is_empty(), "{exit:?}");
@@ -179,7 +180,7 @@ fn standard_input_is_context() {
         &["run", "--no-stdin", "-"],
         &["run", "--no-stdin", "--stdin", "x"],
     ] {
-        let exit = Process::piped(&project, wrong).close();
+        let exit = BIN.piped(&project, wrong).close();
         assert!(
             exit.code == 2 && exit.out.is_empty() && !exit.err.is_empty(),
             "{wrong:?} {exit:?}"
@@ -191,7 +192,7 @@ fn standard_input_is_context() {
 fn run(flags: &[&str]) -> (String, String) {
     let (project, server) = (project(), Server::start());
     let args = ["run", "--model", "openai/gpt-4o-mini", "--base-url", &server.url];
-    let run = Process::start_with(
+    let run = BIN.start_with(
         &project,
         &[&args, flags, &["Read it"]].concat(),
         &[("OPENAI_API_KEY", "k")],
@@ -238,26 +239,24 @@ fn quiet_and_verbose() {
     assert!(!err.contains('\u{1b}'), "{err:?}");
 
     let project = project();
-    let quiet = loopwright(
+    let quiet = BIN.run(
         &project,
         &["run", "-q", "--model", "offline", "--session", "s", "Create a.txt with \"hi\""],
     );
     assert_eq!((quiet.code, quiet.out.as_str(), quiet.err.as_str()), (3, "", ""));
-    let failed = loopwright(
-        &project,
-        &["run", "-q", "--model", "offline", "--max-turns", "1", "Read Cargo.toml"],
-    );
+    let failed = BIN
+        .run(&project, &["run", "-q", "--model", "offline", "--max-turns", "1", "Read Cargo.toml"]);
     assert!(
         failed.code == 4 && failed.err.contains("--max-turns") && failed.out.is_empty(),
         "{failed:?}"
     );
-    let call = loopwright(&project, &["actions", "--json"]);
+    let call = BIN.run(&project, &["actions", "--json"]);
     let call: Value = serde_json::from_str(&call.out).unwrap();
-    let approved = loopwright(&project, &["approve", "-q", "s", call["call"].as_str().unwrap()]);
+    let approved = BIN.run(&project, &["approve", "-q", "s", call["call"].as_str().unwrap()]);
     assert!(
         approved.code == 0 && approved.err.is_empty() && !approved.out.is_empty(),
         "{approved:?}"
     );
-    let both = loopwright(&project, &["run", "-q", "-v", "x"]);
+    let both = BIN.run(&project, &["run", "-q", "-v", "x"]);
     assert_eq!(both.code, 2);
 }

@@ -17,12 +17,13 @@ mod shared;
 mod shutdown;
 mod users;
 
+use loopwright_test_support::http::{Connection, Response};
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::{Process, project};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::http::{Connection, Response};
-use crate::process::{Process, project};
-use crate::server::Server;
+use crate::BIN;
 
 /// The key that no log, error or event may contain.
 pub(crate) const KEY: &str = "sk-test-0123456789abcdef";
@@ -45,7 +46,7 @@ impl Served {
         let (dir, model) = (project(), Server::start());
         let args = [&["serve", "--addr", "127.0.0.1:0"], args].concat();
         let mut process =
-            Process::start_with(&dir, &args, &[&[("PATH", "/usr/bin:/bin")], vars].concat());
+            BIN.start_with(&dir, &args, &[&[("PATH", "/usr/bin:/bin")], vars].concat());
         let address = process.err.word_after("http://");
         Served { process, dir, model, address }
     }
@@ -56,7 +57,7 @@ impl Served {
         let own = ["serve", "--addr", "127.0.0.1:0", "--model", "custom/m", "--base-url"];
         let args = [&own[..], &[&model.url], args].concat();
         let vars = [&[("PATH", "/usr/bin:/bin")], vars].concat();
-        let mut process = Process::start_with(&dir, &args, &vars);
+        let mut process = BIN.start_with(&dir, &args, &vars);
         let address = process.err.word_after("http://");
         Served { process, dir, model, address }
     }

@@ -2,16 +2,17 @@
 
 use std::fs;
 
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::{Exit, LockedStore, STORE, project};
 use serde_json::{Value, json};
 
-use crate::process::{Exit, LockedStore, Process, STORE, loopwright, project};
-use crate::server::Server;
+use crate::BIN;
 
 const WRITE: &str = "Create a.txt with \"hi\"";
 
 /// Runs until a call is pending; returns the session and the call.
 fn waits(project: &tempfile::TempDir) -> (String, String) {
-    let exit = loopwright(project, &["run", "--model", "offline", "--session", "s", WRITE]);
+    let exit = BIN.run(project, &["run", "--model", "offline", "--session", "s", WRITE]);
     assert_eq!(exit.code, 3, "{exit:?}");
     let call = listed(project)[0]["call"].as_str().unwrap().to_owned();
     assert!(exit.err.contains(&format!("`loopwright approve s {call} --digest ")), "{exit:?}");
@@ -20,7 +21,7 @@ fn waits(project: &tempfile::TempDir) -> (String, String) {
 
 /// Returns the list of `actions --json`.
 fn listed(project: &tempfile::TempDir) -> Vec<Value> {
-    lines(&loopwright(project, &["actions", "--json"]))
+    lines(&BIN.run(project, &["actions", "--json"]))
 }
 
 fn lines(exit: &Exit) -> Vec<Value> {
@@ -31,28 +32,27 @@ fn lines(exit: &Exit) -> Vec<Value> {
 fn a_call_is_approved_by_another_process() {
     let project = project();
     let (session, call) = waits(&project);
-    let shown = loopwright(&project, &["actions", &session]);
+    let shown = BIN.run(&project, &["actions", &session]);
     assert!(
         shown.code == 0 && shown.out.contains("write_file {\"content\":\"hi\",\"path\":\"a.txt\"}"),
         "{shown:?}"
     );
     let digest = shown.out.split_whitespace().nth(3).unwrap();
     for wrong in ["0123456789ab", "", &digest[..4]] {
-        let refused = loopwright(&project, &["approve", &session, &call, "--digest", wrong]);
+        let refused = BIN.run(&project, &["approve", &session, &call, "--digest", wrong]);
         assert!(
             refused.code == 2 && refused.err.contains("does not match the pending call"),
             "{refused:?}"
         );
     }
-    assert!(!Process::file(&project, "a.txt").exists());
-    let done =
-        loopwright(&project, &["approve", &session, &call, "--digest", digest, "--by", "Ann"]);
+    assert!(!project.path().join("a.txt").exists());
+    let done = BIN.run(&project, &["approve", &session, &call, "--digest", digest, "--by", "Ann"]);
     assert!(done.code == 0 && done.err.contains("✓ write_file: Created `a.txt`"), "{done:?}");
-    assert_eq!(fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "hi");
-    let second = loopwright(&project, &["approve", &session, &call]);
+    assert_eq!(fs::read_to_string(project.path().join("a.txt")).unwrap(), "hi");
+    let second = BIN.run(&project, &["approve", &session, &call]);
     assert!(second.code == 2 && second.err.contains("no call does"), "{second:?}");
-    assert_eq!(loopwright(&project, &["actions"]).code, 1);
-    let log = loopwright(&project, &["sessions", "export", &session]);
+    assert_eq!(BIN.run(&project, &["actions"]).code, 1);
+    let log = BIN.run(&project, &["sessions", "export", &session]);
     assert!(log.out.contains("\"by\":\"Ann\""), "{log:?}");
 }
 
@@ -60,24 +60,24 @@ fn a_call_is_approved_by_another_process() {
 fn a_call_is_denied_or_edited_by_another_process() {
     let project = project();
     let (session, call) = waits(&project);
-    let denied = loopwright(&project, &["deny", &session, &call, "--reason", "not here", "--json"]);
+    let denied = BIN.run(&project, &["deny", &session, &call, "--reason", "not here", "--json"]);
     let ends =
         lines(&denied).into_iter().find(|event| event["type"] == "tool_execution_end").unwrap();
     assert_eq!((denied.code, &ends["status"]), (0, &json!("denied")), "{denied:?}");
     assert!(ends["result"]["content"][0]["text"].as_str().unwrap().contains("not here"));
 
     let (session, call) = waits(&project);
-    let bad = loopwright(&project, &["approve", &session, &call, "--args", "{"]);
+    let bad = BIN.run(&project, &["approve", &session, &call, "--args", "{"]);
     assert!(bad.code == 2 && bad.err.contains("not JSON"), "{bad:?}");
-    let bad = loopwright(&project, &["approve", &session, &call, "--args", "{\"path\": 7}"]);
+    let bad = BIN.run(&project, &["approve", &session, &call, "--args", "{\"path\": 7}"]);
     assert!(bad.code == 2 && bad.err.contains("/content"), "{bad:?}");
-    let edited = loopwright(
+    let edited = BIN.run(
         &project,
         &["approve", &session, &call, "--args", r#"{"path":"b.txt","content":"ho"}"#],
     );
     assert_eq!(edited.code, 0, "{edited:?}");
-    assert_eq!(fs::read_to_string(Process::file(&project, "b.txt")).unwrap(), "ho");
-    assert!(!Process::file(&project, "a.txt").exists());
+    assert_eq!(fs::read_to_string(project.path().join("b.txt")).unwrap(), "ho");
+    assert!(!project.path().join("a.txt").exists());
 }
 
 /// C223: a decision and a prompt for a session that another process has open go to that process.
@@ -87,31 +87,31 @@ fn commands_reach_a_session_that_another_process_has_open() {
     let (project, server) = (project(), Server::start());
     let vars = [("OPENAI_API_KEY", "sk-secret")];
     let args = ["chat", "--model", "openai-chat/x", "--base-url", &server.url, "--session", "s"];
-    let mut chat = Process::start_with(&project, &args, &vars);
+    let mut chat = BIN.start_with(&project, &args, &vars);
     chat.line("Write it");
     server.request().call(&[("write_file", json!({"path": "a.txt", "content": "hi"}))]);
     chat.err.until("Run it?");
-    let call = lines(&loopwright(&project, &["actions", "s", "--json"]))[0]["call"].clone();
+    let call = lines(&BIN.run(&project, &["actions", "s", "--json"]))[0]["call"].clone();
     let call = call.as_str().unwrap().to_owned();
-    let wrong = loopwright(&project, &["approve", "s", &call, "--args", "{\"path\": 7}"]);
+    let wrong = BIN.run(&project, &["approve", "s", &call, "--args", "{\"path\": 7}"]);
     assert!(wrong.code == 2 && wrong.err.contains("/content"), "{wrong:?}");
     // Neither a key nor a model is needed: the other process has them.
-    let approve = Process::start(&project, &["approve", "s", &call]);
+    let approve = BIN.start(&project, &["approve", "s", &call]);
     server.request().say("It is written.");
     let approved = approve.end();
     assert_eq!((approved.code, approved.out.as_str()), (0, "It is written.\n"), "{approved:?}");
-    assert_eq!(fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "hi");
-    let late = loopwright(&project, &["approve", "s", &call]);
+    assert_eq!(fs::read_to_string(project.path().join("a.txt")).unwrap(), "hi");
+    let late = BIN.run(&project, &["approve", "s", &call]);
     assert_eq!(late.code, 2, "{late:?}");
 
-    let run = Process::start(&project, &["run", "--session", "s", "--json", "And you?"]);
+    let run = BIN.start(&project, &["run", "--session", "s", "--json", "And you?"]);
     let request = server.request();
     assert!(request.last().contains("And you?"), "{}", request.last());
     request.say("Fine.");
     let ran = run.end();
     let end = lines(&ran).pop().unwrap();
     assert_eq!((ran.code, &end["type"], &end["text"]), (0, &json!("agent_end"), &json!("Fine.")));
-    let more = Process::start(&project, &["run", "--session", "s", "Write more"]);
+    let more = BIN.start(&project, &["run", "--session", "s", "Write more"]);
     server.request().call(&[("write_file", json!({"path": "b.txt", "content": "ho"}))]);
     let waits = more.end();
     assert!(waits.code == 3 && waits.err.contains("loopwright approve"), "{waits:?}");
@@ -124,20 +124,20 @@ fn a_process_that_was_killed_leaves_the_call_to_another_one() {
     let (project, server) = (project(), Server::start());
     let vars = [("OPENAI_API_KEY", "sk-secret")];
     let args = ["chat", "--model", "openai-chat/x", "--base-url", &server.url, "--session", "s"];
-    let mut chat = Process::start_with(&project, &args, &vars);
+    let mut chat = BIN.start_with(&project, &args, &vars);
     chat.line("Write it");
     server.request().call(&[("write_file", json!({"path": "a.txt", "content": "hi"}))]);
     chat.err.until("Run it?");
     chat.kill();
     let other_dir = tempfile::tempdir().unwrap();
-    let store = Process::file(&project, STORE);
+    let store = project.path().join(STORE);
     let store = store.to_str().unwrap();
     let call =
-        lines(&loopwright(&other_dir, &["actions", "s", "--json", "--store", store]))[0]["call"]
+        lines(&BIN.run(&other_dir, &["actions", "s", "--json", "--store", store]))[0]["call"]
             .clone();
     let approve = ["approve", "s", call.as_str().unwrap(), "--store", store];
     // Model, address and directory come from the session.
-    let approve = Process::start_with(&other_dir, &approve, &vars);
+    let approve = BIN.start_with(&other_dir, &approve, &vars);
     let request = server.request();
     assert!(
         request.head.contains("bearer sk-secret") && request.last().contains("Created"),
@@ -147,8 +147,8 @@ fn a_process_that_was_killed_leaves_the_call_to_another_one() {
     request.say("Written.");
     let exit = approve.end();
     assert_eq!((exit.code, exit.out.as_str()), (0, "Written.\n"), "{exit:?}");
-    assert_eq!(fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "hi");
-    for file in fs::read_dir(Process::file(&project, ".kept")).unwrap() {
+    assert_eq!(fs::read_to_string(project.path().join("a.txt")).unwrap(), "hi");
+    for file in fs::read_dir(project.path().join(".kept")).unwrap() {
         let path = file.unwrap().path();
         let kept = if path.is_file() { fs::read(path).unwrap() } else { Vec::new() };
         assert!(!kept.windows(9).any(|bytes| bytes == b"sk-secret"), "a key is never kept");
@@ -161,11 +161,11 @@ fn an_interrupted_run_goes_on_or_is_ended_by_a_prompt() {
         let (project, server) = (project(), Server::start());
         let args =
             ["run", "--model", "custom/x", "--base-url", &server.url, "--session", "s", "Think"];
-        let run = Process::start(&project, &args);
+        let run = BIN.start(&project, &args);
         let request = server.request();
         run.kill();
         drop(request);
-        let list = loopwright(&project, &["sessions", "list"]);
+        let list = BIN.run(&project, &["sessions", "list"]);
         assert!(
             list.out.contains("; run r1 was interrupted)") && list.out.contains("Think"),
             "{list:?}"
@@ -175,7 +175,7 @@ fn an_interrupted_run_goes_on_or_is_ended_by_a_prompt() {
         } else {
             ["run", "--session", "s", "Again"]
         };
-        let second = Process::start(&project, &rest);
+        let second = BIN.start(&project, &rest);
         let request = server.request();
         let messages: Vec<_> = request.body["messages"]
             .as_array()
@@ -191,7 +191,7 @@ fn an_interrupted_run_goes_on_or_is_ended_by_a_prompt() {
         let exit = second.end();
         assert_eq!((exit.code, exit.out.as_str()), (0, "Done.\n"), "{exit:?}");
         assert_eq!(exit.err.contains("was interrupted; your prompt ends it"), !resume, "{exit:?}");
-        let nothing = loopwright(&project, &["run", "--session", "s", "--resume"]);
+        let nothing = BIN.run(&project, &["run", "--session", "s", "--resume"]);
         assert!(nothing.code == 2 && nothing.err.contains("othing to continue"), "{nothing:?}");
     }
 }
@@ -199,7 +199,7 @@ fn an_interrupted_run_goes_on_or_is_ended_by_a_prompt() {
 #[test]
 fn the_latest_session_goes_on_as_it_was_started() {
     let (project, server) = (project(), Server::start());
-    let none = loopwright(&project, &["run", "-c", "Hello"]);
+    let none = BIN.run(&project, &["run", "-c", "Hello"]);
     assert!(none.code == 2 && none.err.contains("There is no session of /"), "{none:?}");
     for (args, expected) in [
         (
@@ -223,7 +223,7 @@ fn the_latest_session_goes_on_as_it_was_started() {
         ),
         (vec!["run", "-c", "Five"], vec!["One", "Two", "Three", "Five"]),
     ] {
-        let run = Process::start(&project, &args);
+        let run = BIN.start(&project, &args);
         let request = server.request();
         let messages = request.body["messages"].as_array().unwrap();
         let users: Vec<_> =
@@ -238,7 +238,7 @@ fn the_latest_session_goes_on_as_it_was_started() {
         request.say("Yes.");
         assert_eq!(run.end().code, 0);
     }
-    assert_eq!(lines(&loopwright(&project, &["sessions", "list", "--json"])).len(), 1);
+    assert_eq!(lines(&BIN.run(&project, &["sessions", "list", "--json"])).len(), 1);
 }
 
 /// C116: `-c` continues the latest session of the directory, however many others there are, and
@@ -250,7 +250,7 @@ fn the_latest_session_is_that_of_the_directory() {
     let store = [("LOOPWRIGHT_STORE", store.to_str().unwrap())];
     let path = |dir: &tempfile::TempDir| dir.path().canonicalize().unwrap().display().to_string();
     let run = |dir, args: &[&str]| {
-        let run = Process::start_with(dir, args, &store);
+        let run = BIN.start_with(dir, args, &store);
         let request = server.request();
         let messages = request.body["messages"].as_array().unwrap().clone();
         request.say("Yes.");
@@ -264,7 +264,7 @@ fn the_latest_session_is_that_of_the_directory() {
     let (line, _) = run(&here, &[&new[..], &["--session", "a", "One"]].concat());
     assert_eq!(line, format!("custom/x in {}", path(&here)));
     for args in [&["run", "-c", "No"][..], &["-c"], &["--plain", "-c"]] {
-        let refused = Process::start_with(&there, args, &store).end();
+        let refused = BIN.start_with(&there, args, &store).end();
         assert_eq!(refused.code, 2, "{refused:?}");
         assert!(refused.err.contains(&path(&there)), "{refused:?}");
         assert!(refused.err.contains("sessions list"), "{refused:?}");
@@ -276,7 +276,7 @@ fn the_latest_session_is_that_of_the_directory() {
     let (line, users) = run(&here, &["run", "-c", "--root", &path(&there), "Four"]);
     assert_eq!(line, format!("custom/x in {}, session b", path(&there)));
     assert_eq!(users, ["Two", "Four"]);
-    let list = Process::start_with(&here, &["sessions", "list"], &store).end();
+    let list = BIN.start_with(&here, &["sessions", "list"], &store).end();
     for (session, dir) in [("a", &here), ("b", &there)] {
         let line = list.out.lines().find(|line| line.starts_with(session)).unwrap();
         assert!(line.ends_with(&format!("(custom/x in {})", path(dir))), "{line}");
@@ -287,14 +287,14 @@ fn the_latest_session_is_that_of_the_directory() {
 fn a_chat_goes_on_where_it_was() {
     let project = project();
     let (session, _) = waits(&project);
-    let mut chat = Process::start(&project, &["--session", &session]);
+    let mut chat = BIN.start(&project, &["--session", &session]);
     chat.err.until("The conversation has 2 messages.");
     chat.err.until("? write_file");
     chat.err.until("Run it?");
     chat.line("y");
     chat.err.until("✓ write_file");
     assert_eq!(chat.close().code, 0);
-    let mut chat = Process::start(&project, &["-c"]);
+    let mut chat = BIN.start(&project, &["-c"]);
     chat.err.until("The conversation has 4 messages.");
     chat.line("/continue");
     chat.err.until("othing to continue");
@@ -304,83 +304,78 @@ fn a_chat_goes_on_where_it_was() {
 #[test]
 fn sessions_are_shown_searched_forked_moved_and_removed() {
     let project = project();
-    let messages = loopwright(
-        &project,
-        &["run", "--model", "offline", "--session", "first one", "Read Cargo.toml"],
-    );
+    let messages = BIN
+        .run(&project, &["run", "--model", "offline", "--session", "first one", "Read Cargo.toml"]);
     assert_eq!(messages.code, 0, "{messages:?}");
-    let shown = loopwright(&project, &["sessions", "show", "first one"]);
+    let shown = BIN.run(&project, &["sessions", "show", "first one"]);
     assert!(
         shown.out.starts_with("# Read Cargo.toml\n") && shown.out.contains("Call of `read_file`"),
         "{shown:?}"
     );
-    let found = loopwright(&project, &["sessions", "search", "SHEEP", "engineers"]);
+    let found = BIN.run(&project, &["sessions", "search", "SHEEP", "engineers"]);
     assert!(found.code == 0 && found.out.starts_with("first one  m"), "{found:?}");
-    assert_eq!(loopwright(&project, &["sessions", "search", "wolves"]).code, 1);
+    assert_eq!(BIN.run(&project, &["sessions", "search", "wolves"]).code, 1);
 
-    let forked = loopwright(&project, &["sessions", "fork", "first one", "--name", "second"]);
+    let forked = BIN.run(&project, &["sessions", "fork", "first one", "--name", "second"]);
     assert_eq!(forked.code, 0, "{forked:?}");
-    assert_eq!(loopwright(&project, &["run", "--session", "second", "Read Cargo.toml"]).code, 0);
-    let refused = loopwright(&project, &["sessions", "delete", "first one"]);
+    assert_eq!(BIN.run(&project, &["run", "--session", "second", "Read Cargo.toml"]).code, 0);
+    let refused = BIN.run(&project, &["sessions", "delete", "first one"]);
     assert!(refused.code == 2 && refused.err.contains("delete second first"), "{refused:?}");
 
-    let file = Process::file(&project, "out.jsonl");
+    let file = project.path().join("out.jsonl");
     let file = file.to_str().unwrap();
-    assert_eq!(loopwright(&project, &["sessions", "export", "second", "--output", file]).code, 0);
-    let refused = loopwright(&project, &["sessions", "export", "second", "--output", file]);
+    assert_eq!(BIN.run(&project, &["sessions", "export", "second", "--output", file]).code, 0);
+    let refused = BIN.run(&project, &["sessions", "export", "second", "--output", file]);
     assert!(refused.code == 2 && refused.err.contains("out.jsonl"), "{refused:?}");
-    let directory = Process::file(&project, "kept as files/");
+    let directory = project.path().join("kept as files/");
     let at = ["--store", directory.to_str().unwrap()];
     let import = [&["sessions", "import", file, "--session", "third"][..], &at].concat();
-    assert_eq!(loopwright(&project, &import).code, 0);
-    let twice = loopwright(&project, &import);
+    assert_eq!(BIN.run(&project, &import).code, 0);
+    let twice = BIN.run(&project, &import);
     assert!(
         twice.code == 2 && twice.err.contains("There is a session `third` already"),
         "{twice:?}"
     );
     let markdown = |session: &str, more: &[&str]| {
-        loopwright(
+        BIN.run(
             &project,
             &[&["sessions", "export", session, "--format", "markdown"][..], more].concat(),
         )
         .out
     };
     assert_eq!(markdown("third", &at).replace("third", "second"), markdown("second", &[]));
-    let kept = lines(&loopwright(&project, &[&["sessions", "list", "--json"][..], &at].concat()));
+    let kept = lines(&BIN.run(&project, &[&["sessions", "list", "--json"][..], &at].concat()));
     assert!(
         kept[0].get("settings").is_none(),
         "the exporter's settings are not imported: {kept:?}"
     );
-    let earlier = loopwright(
+    let earlier = BIN.run(
         &project,
         &[&["sessions", "fork", "third", "--at", "m4", "--name", "a b"][..], &at].concat(),
     );
     assert_eq!(earlier.code, 0, "{earlier:?}");
     assert!(!markdown("a b", &at).contains("(m5") && markdown("a b", &at).contains("(m4"));
     let nowhere =
-        loopwright(&project, &[&["sessions", "fork", "third", "--at", "m99"][..], &at].concat());
+        BIN.run(&project, &[&["sessions", "fork", "third", "--at", "m99"][..], &at].concat());
     assert!(nowhere.code == 2 && nowhere.err.contains("has no message m99"), "{nowhere:?}");
 
     for name in ["second", "first one"] {
-        assert_eq!(loopwright(&project, &["sessions", "delete", name]).code, 0);
+        assert_eq!(BIN.run(&project, &["sessions", "delete", name]).code, 0);
     }
-    assert_eq!(loopwright(&project, &["sessions", "list"]).out, "");
-    let gone = loopwright(&project, &["sessions", "show", "second"]);
+    assert_eq!(BIN.run(&project, &["sessions", "list"]).out, "");
+    let gone = BIN.run(&project, &["sessions", "show", "second"]);
     assert!(gone.code == 2 && gone.err.contains("There is no session `second`"), "{gone:?}");
 }
 
 #[test]
 fn an_unusable_store_path_is_a_clear_error() {
     let project = project();
-    let file = Process::file(&project, "Cargo.toml");
-    let exit = loopwright(
-        &project,
-        &["run", "--model", "offline", "--store", file.to_str().unwrap(), "Hello"],
-    );
+    let file = project.path().join("Cargo.toml");
+    let exit = BIN
+        .run(&project, &["run", "--model", "offline", "--store", file.to_str().unwrap(), "Hello"]);
     assert!(exit.code == 2 && exit.err.contains("Cargo.toml"), "{exit:?}");
     assert!(fs::read_to_string(&file).unwrap().contains("Counts sheep"));
-    let exit =
-        Process::start_with(&project, &["sessions", "list"], &[("LOOPWRIGHT_STORE", "")]).end();
+    let exit = BIN.start_with(&project, &["sessions", "list"], &[("LOOPWRIGHT_STORE", "")]).end();
     assert!(exit.code == 2 && exit.err.contains("--store PATH"), "{exit:?}");
 }
 
@@ -391,7 +386,7 @@ fn what_had_waited_runs_first_and_is_shown() {
     for resume in [true, false] {
         let (project, server) = (project(), Server::start());
         let args = ["chat", "--model", "custom/x", "--base-url", &server.url, "--session", "s"];
-        let mut chat = Process::start(&project, &args);
+        let mut chat = BIN.start(&project, &args);
         chat.line("One");
         let request = server.request();
         chat.line("/later Two");
@@ -403,7 +398,7 @@ fn what_had_waited_runs_first_and_is_shown() {
         } else {
             ["run", "--session", "s", "Three"]
         };
-        let run = Process::start(&project, &rest);
+        let run = BIN.start(&project, &rest);
         let mut answers = 0;
         loop {
             let request = server.request();
@@ -424,18 +419,18 @@ fn permissions_of_a_session_are_reported_and_can_be_revoked() {
     let project = project();
     let first =
         ["run", "--model", "offline", "--session", "s", "--approve", "all", "--network", "Hello"];
-    assert_eq!(loopwright(&project, &first).code, 0);
-    let second = loopwright(&project, &["run", "-c", "Hello"]);
+    assert_eq!(BIN.run(&project, &first).code, 0);
+    let second = BIN.run(&project, &["run", "-c", "Hello"]);
     assert!(
         second.err.contains("all tools run without approval")
             && second.err.contains("may use the network"),
         "{second:?}"
     );
     let back = ["run", "-c", "--approve", "read-only", "--network=false", WRITE];
-    assert_eq!(loopwright(&project, &back).code, 3);
-    let second = loopwright(&project, &["run", "-c", "Hello"]);
+    assert_eq!(BIN.run(&project, &back).code, 3);
+    let second = BIN.run(&project, &["run", "-c", "Hello"]);
     assert!(!second.err.contains("As this session was started"), "{second:?}");
-    let nowhere = loopwright(&project, &["run", "--resume"]);
+    let nowhere = BIN.run(&project, &["run", "--resume"]);
     assert!(nowhere.code == 2 && nowhere.err.contains("-c for the latest"), "{nowhere:?}");
 }
 
@@ -443,14 +438,14 @@ fn permissions_of_a_session_are_reported_and_can_be_revoked() {
 fn a_call_stays_pending_when_the_chat_ends_and_an_unused_session_is_not_stored() {
     let project = project();
     let (session, call) = waits(&project);
-    let mut chat = Process::start(&project, &["--session", &session]);
+    let mut chat = BIN.start(&project, &["--session", &session]);
     chat.err.until("Run it?");
     chat.line("/quit");
     assert_eq!(chat.end().code, 0);
     assert_eq!(listed(&project)[0]["call"], json!(call));
-    let chat = Process::start(&project, &["--model", "offline"]);
+    let chat = BIN.start(&project, &["--model", "offline"]);
     assert_eq!(chat.close().code, 0);
-    assert_eq!(lines(&loopwright(&project, &["sessions", "list", "--json"])).len(), 1);
+    assert_eq!(lines(&BIN.run(&project, &["sessions", "list", "--json"])).len(), 1);
 }
 
 /// A process that waits for another one, which has locked the store, can be interrupted.
@@ -461,7 +456,7 @@ fn ctrl_c_ends_a_process_that_waits_for_a_lock() {
     let args = ["run", "--model", "offline", "--store", "locked/", "--session", "s", "Hello"];
     // A shell lets the programs that it runs in the background ignore SIGINT.
     let terminal = ["/usr/bin/env", "--default-signal=INT"];
-    let process = Process::start_as(&project, &terminal, &args, &[]);
+    let process = BIN.start_as(&project, &terminal, &args, &[]);
     locked.until_tried();
     process.interrupt();
     let end = process.end();

@@ -3,7 +3,9 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::process::{Process, loopwright, project};
+use loopwright_test_support::process::project;
+
+use crate::BIN;
 
 /// C121: completions load in bash and complete commands and options; every shell has a script.
 #[test]
@@ -15,13 +17,13 @@ fn bash_completes_the_command_line() {
         ("elvish", "edit:completion:arg-completer[loopwright]"),
         ("powershell", "Register-ArgumentCompleter"),
     ] {
-        let exit = loopwright(&project, &["completions", shell]);
+        let exit = BIN.run(&project, &["completions", shell]);
         assert!(
             exit.code == 0 && exit.out.contains(says) && exit.err.is_empty(),
             "{shell}: {exit:?}"
         );
     }
-    let unknown = loopwright(&project, &["completions", "cmd"]);
+    let unknown = BIN.run(&project, &["completions", "cmd"]);
     assert!(unknown.code == 2 && unknown.err.contains("bash"), "{unknown:?}");
 
     let script = "source <(\"$0\" completions bash) && complete -p loopwright >/dev/null || exit 9
@@ -44,11 +46,11 @@ fn bash_completes_the_command_line() {
 #[test]
 fn there_is_a_manual_page_for_each_command() {
     let project = project();
-    let page = loopwright(&project, &["man"]);
+    let page = BIN.run(&project, &["man"]);
     assert_eq!((page.code, page.err.as_str()), (0, ""));
-    assert_eq!(loopwright(&project, &["man", "pages/man1"]).code, 0);
+    assert_eq!(BIN.run(&project, &["man", "pages/man1"]).code, 0);
     let mut names: Vec<String> = Vec::new();
-    for entry in fs::read_dir(Process::file(&project, "pages/man1")).unwrap() {
+    for entry in fs::read_dir(project.path().join("pages/man1")).unwrap() {
         let (path, page) =
             entry.map(|entry| (entry.path(), fs::read_to_string(entry.path()).unwrap())).unwrap();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
@@ -82,8 +84,8 @@ fn there_is_a_manual_page_for_each_command() {
         assert!(names.iter().any(|other| other == name), "{name} is not in {names:?}");
     }
     assert!(
-        fs::read_to_string(Process::file(&project, "pages/man1/loopwright.1")).unwrap() == page.out
+        fs::read_to_string(project.path().join("pages/man1/loopwright.1")).unwrap() == page.out
     );
-    let nowhere = loopwright(&project, &["man", "Cargo.toml/x"]);
+    let nowhere = BIN.run(&project, &["man", "Cargo.toml/x"]);
     assert!(nowhere.code == 2 && nowhere.err.contains("Cargo.toml/x"), "{nowhere:?}");
 }

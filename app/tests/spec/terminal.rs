@@ -7,14 +7,15 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
 use std::time::Instant;
 
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::{LockedStore, Output, STORE, project};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::{LockedStore, Output, Process, STORE, loopwright, project};
+use crate::BIN;
 use crate::questions::waits_for_a_secret;
-use crate::server::Server;
 
 const TAKEN: &str = "\x1b[?1049h";
 const LEAVE_ALTERNATE_SCREEN: &str = "\x1b[?1049l";
@@ -98,7 +99,7 @@ fn a_secret_is_not_shown_while_it_is_typed() {
     for interrupts in [false, true] {
         let project = project();
         waits_for_a_secret(&project);
-        let listed = loopwright(&project, &["actions", "--json"]);
+        let listed = BIN.run(&project, &["actions", "--json"]);
         let action: Value = serde_json::from_str(&listed.out).unwrap();
         let call = action["call"].as_str().unwrap();
         let mut terminal = Terminal::start(&project, &["answer", "s", call, "--model", "offline"]);
@@ -109,7 +110,7 @@ fn a_secret_is_not_shown_while_it_is_typed() {
         assert_eq!(terminal.ends(), if interrupts { 130 } else { 0 });
         assert!(terminal.is_cooked());
         assert!(!terminal.screen.so_far().contains("hunter2"));
-        let log = loopwright(&project, &["sessions", "export", "s"]);
+        let log = BIN.run(&project, &["sessions", "export", "s"]);
         assert_eq!(log.out.contains("hunter2"), !interrupts);
     }
 }
@@ -158,7 +159,7 @@ fn signals_give_the_terminal_back_and_leave_a_session_to_go_on_with() {
         assert_eq!(terminal.ends(), code);
         assert!(terminal.is_cooked());
     }
-    let shown = crate::process::loopwright(&project, &["sessions", "list", "--json"]);
+    let shown = BIN.run(&project, &["sessions", "list", "--json"]);
     assert!(shown.out.contains("\"run\":"), "{shown:?}");
     let mut terminal = Terminal::start(&project, &["--session", "a", "--model", "offline"]);
     terminal.screen.until("interrupted:");
@@ -169,7 +170,7 @@ fn signals_give_the_terminal_back_and_leave_a_session_to_go_on_with() {
 #[test]
 fn an_edit_is_shown_and_confirmed() {
     let project = project();
-    std::fs::write(Process::file(&project, "a.txt"), "alpha\nbeta\n").unwrap();
+    std::fs::write(project.path().join("a.txt"), "alpha\nbeta\n").unwrap();
     let server = Server::start();
     let mut terminal =
         Terminal::start(&project, &["--model", "openai/x", "--base-url", &server.url]);
@@ -180,22 +181,22 @@ fn an_edit_is_shown_and_confirmed() {
     terminal.until_seen("edit_file?");
     terminal.until_seen("alpha");
     terminal.until_seen("BETA");
-    assert!(!std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap().contains("BETA"));
+    assert!(!std::fs::read_to_string(project.path().join("a.txt")).unwrap().contains("BETA"));
     terminal.until_seen("› y yes"); // keys are accepted
     terminal.types("y");
     let request = server.request();
-    assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "alpha\nBETA\n");
+    assert_eq!(std::fs::read_to_string(project.path().join("a.txt")).unwrap(), "alpha\nBETA\n");
     let edit = json!({ "path": "a.txt", "old_string": "alpha", "new_string": "Alpha" });
     request.call(&[("edit_file", edit)]);
     terminal.until_seen("Alpha");
     terminal.until_seen("› y yes");
     terminal.types("e"); // the editor is `sed`
     terminal.until_seen("your changes?");
-    assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "alpha\nBETA\n");
+    assert_eq!(std::fs::read_to_string(project.path().join("a.txt")).unwrap(), "alpha\nBETA\n");
     terminal.until_seen("› y yes");
     terminal.types("y");
     let request = server.request();
-    assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "OMEGA\nBETA\n");
+    assert_eq!(std::fs::read_to_string(project.path().join("a.txt")).unwrap(), "OMEGA\nBETA\n");
     request.say("Done.");
     terminal.until_seen("Done.");
 }
@@ -204,7 +205,7 @@ fn an_edit_is_shown_and_confirmed() {
 #[test]
 fn an_edit_is_shown_as_of_when_its_turn_comes() {
     let project = project();
-    std::fs::write(Process::file(&project, "a.txt"), "alpha\n").unwrap();
+    std::fs::write(project.path().join("a.txt"), "alpha\n").unwrap();
     let server = Server::start();
     let mut terminal =
         Terminal::start(&project, &["--model", "openai/x", "--base-url", &server.url]);
@@ -225,7 +226,7 @@ fn an_edit_is_shown_as_of_when_its_turn_comes() {
     terminal.types("y");
     server.request().say("Done.");
     terminal.until_seen("Done.");
-    assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "gamma\n");
+    assert_eq!(std::fs::read_to_string(project.path().join("a.txt")).unwrap(), "gamma\n");
 }
 
 /// C134: at most sixty frames a second are drawn, however fast the model streams.
@@ -256,8 +257,8 @@ fn a_flood_of_text_is_drawn_at_no_more_than_sixty_frames_a_second() {
 fn a_repair_is_reported_once() {
     let project = project();
     let kept = ["--store", "kept/", "--session", "a", "--model", "offline"];
-    crate::process::loopwright(&project, &[&["run"], &kept[..], &["Hello"]].concat());
-    let log = Process::file(&project, "kept/a.jsonl");
+    BIN.run(&project, &[&["run"], &kept[..], &["Hello"]].concat());
+    let log = project.path().join("kept/a.jsonl");
     let log = File::options().write(true).open(log).unwrap();
     log.set_len(log.metadata().unwrap().len() - 6).unwrap(); // the last append is cut off
     let mut terminal = Terminal::start(&project, &kept);

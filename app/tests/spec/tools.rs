@@ -2,9 +2,10 @@
 
 use std::fs;
 
+use loopwright_test_support::process::{Process, project};
 use serde_json::{Value, json};
 
-use crate::process::{Process, loopwright, project};
+use crate::BIN;
 
 const TOOLS: [&str; 9] = [
     "ask_user",
@@ -20,7 +21,7 @@ const TOOLS: [&str; 9] = [
 
 #[test]
 fn the_tools_are_listed() {
-    let exit = loopwright(&project(), &["tools", "list"]);
+    let exit = BIN.run(&project(), &["tools", "list"]);
     assert_eq!(exit.code, 0, "{exit:?}");
     for tool in TOOLS {
         assert!(exit.out.contains(tool), "{tool}: {exit:?}");
@@ -29,7 +30,7 @@ fn the_tools_are_listed() {
         exit.out.contains("write_file (needs approval)\n") && exit.out.contains("read_file\n"),
         "{exit:?}"
     );
-    let exit = loopwright(&project(), &["tools", "list", "--json"]);
+    let exit = BIN.run(&project(), &["tools", "list", "--json"]);
     let all: Vec<Value> = serde_json::from_str(&exit.out).unwrap();
     for tool in TOOLS {
         let tool = all.iter().find(|spec| spec["name"] == tool).unwrap();
@@ -45,10 +46,10 @@ fn the_tools_are_listed() {
 #[test]
 fn every_tool_can_be_called() {
     let project = project();
-    let listed = loopwright(&project, &["tools", "list", "--json"]);
+    let listed = BIN.run(&project, &["tools", "list", "--json"]);
     let all: Vec<Value> = serde_json::from_str(&listed.out).unwrap();
     for name in all.iter().map(|spec| spec["name"].as_str().unwrap()) {
-        let exit = loopwright(&project, &["tools", "call", name, "{}"]);
+        let exit = BIN.run(&project, &["tools", "call", name, "{}"]);
         assert_eq!((exit.code, exit.out.as_str()), (2, ""), "{name}: {exit:?}");
         assert!(exit.err.contains("The arguments do not fit the schema:\n- /"), "{name}: {exit:?}");
         assert!(exit.err.contains(": is required, but missing"), "{name}: {exit:?}");
@@ -58,7 +59,7 @@ fn every_tool_can_be_called() {
 /// Without a session nobody can answer.
 #[test]
 fn a_question_needs_a_session() {
-    let exit = loopwright(&project(), &["tools", "call", "ask_user", r#"{"question": "Which?"}"#]);
+    let exit = BIN.run(&project(), &["tools", "call", "ask_user", r#"{"question": "Which?"}"#]);
     assert_eq!((exit.code, exit.out.as_str()), (1, ""), "{exit:?}");
     assert!(exit.err.contains("only a session can carry the answer"), "{exit:?}");
 }
@@ -66,30 +67,27 @@ fn a_question_needs_a_session() {
 #[test]
 fn a_tool_prints_its_text_or_json_with_details() {
     let project = project();
-    let exit = loopwright(
-        &project,
-        &["tools", "call", "read_file", r#"{"path": "Cargo.toml", "limit": "1"}"#],
-    );
+    let exit = BIN
+        .run(&project, &["tools", "call", "read_file", r#"{"path": "Cargo.toml", "limit": "1"}"#]);
     assert_eq!(exit.code, 0, "{exit:?}");
     assert!(exit.out.starts_with("     1\t[package]\n") && exit.err.is_empty(), "{exit:?}");
     let arguments = json!({ "path": "new/a.txt", "content": "hi" }).to_string();
-    let exit = loopwright(&project, &["tools", "call", "write_file", &arguments, "--json"]);
+    let exit = BIN.run(&project, &["tools", "call", "write_file", &arguments, "--json"]);
     let result: Value = serde_json::from_str(&exit.out).unwrap();
     assert_eq!(
         (exit.code, &result["status"], &result["details"]["bytes"]),
         (0, &json!("ok"), &json!(2))
     );
-    assert_eq!(fs::read_to_string(Process::file(&project, "new/a.txt")).unwrap(), "hi");
+    assert_eq!(fs::read_to_string(project.path().join("new/a.txt")).unwrap(), "hi");
 }
 
 #[test]
 fn a_tool_that_fails_is_1_and_bad_usage_2() {
     let project = project();
-    let exit = loopwright(&project, &["tools", "call", "read_file", r#"{"path": "../x"}"#]);
+    let exit = BIN.run(&project, &["tools", "call", "read_file", r#"{"path": "../x"}"#]);
     assert_eq!((exit.code, exit.out.as_str()), (1, ""), "{exit:?}");
     assert!(exit.err.contains("`../x` leads out of the workspace"), "{exit:?}");
-    let exit =
-        loopwright(&project, &["tools", "call", "read_file", r#"{"path": "none"}"#, "--json"]);
+    let exit = BIN.run(&project, &["tools", "call", "read_file", r#"{"path": "none"}"#, "--json"]);
     let result: Value = serde_json::from_str(&exit.out).unwrap();
     assert_eq!((exit.code, &result["status"]), (1, &json!("error")));
     assert!(result["error"].as_str().unwrap().contains("does not exist"), "{result}");
@@ -104,7 +102,7 @@ fn a_tool_that_fails_is_1_and_bad_usage_2() {
         ),
         (&["tools"], "list"),
     ] {
-        let exit = loopwright(&project, args);
+        let exit = BIN.run(&project, args);
         assert_eq!((exit.code, exit.out.as_str()), (2, ""), "{args:?} {exit:?}");
         assert!(exit.err.contains(says), "{args:?} {exit:?}");
     }
@@ -118,11 +116,13 @@ mod commands {
     use std::time::Instant;
 
     use super::*;
-    use crate::process::{Exit, TEST_TIMEOUT};
+    use loopwright_test_support::TEST_TIMEOUT;
+    use loopwright_test_support::model_server::Server;
+    use loopwright_test_support::process::Exit;
 
     fn execute(project: &tempfile::TempDir, command: &str, more: &[&str]) -> Exit {
         let arguments = json!({ "command": command }).to_string();
-        loopwright(project, &[&["tools", "call", "execute_command", &arguments][..], more].concat())
+        BIN.run(project, &[&["tools", "call", "execute_command", &arguments][..], more].concat())
     }
 
     /// Returns the number of processes with `marker` on their command line, except `loopwright`.
@@ -150,7 +150,7 @@ mod commands {
             "(setsid env -i sh -c 'sleep 1000; : {marker}' &) ; sh -c 'sleep 1000; : {marker}'"
         );
         let arguments = json!({ "command": command, "timeout": 60 }).to_string();
-        let run = Process::start(project, &["tools", "call", "execute_command", &arguments]);
+        let run = BIN.start(project, &["tools", "call", "execute_command", &arguments]);
         until("it begins", || alive(marker) >= 3);
         run
     }
@@ -178,7 +178,7 @@ mod commands {
             execute(&project, &format!("cat {}", path.display()), &["--readable", &writable]);
         assert_eq!(exit.out, "Exit code 0.\nx\n");
         assert_eq!(execute(&project, "true", &["--unconfined", "--readable", "/"]).code, 2);
-        let network = loopwright(&project, &["tools", "list", "--network"]);
+        let network = BIN.run(&project, &["tools", "list", "--network"]);
         assert!(network.out.contains("have the network of this machine"), "{network:?}");
     }
 
@@ -273,7 +273,7 @@ mod commands {
     #[test]
     fn what_a_killed_agent_left_goes_at_the_next_start() {
         let (server, project, temporary) =
-            (crate::server::Server::start(), project(), tempfile::tempdir().unwrap());
+            (Server::start(), project(), tempfile::tempdir().unwrap());
         let vars = [("TMPDIR", temporary.path().to_str().unwrap())];
         let options = [
             "run",
@@ -286,7 +286,7 @@ mod commands {
             "Go",
         ];
         let begin = || {
-            let run = Process::start_with(&project, &options, &vars);
+            let run = BIN.start_with(&project, &options, &vars);
             server.request().call(&[("execute_command", json!({ "command": "echo $TMPDIR" }))]);
             let asked = server.request();
             let result: String = serde_json::from_str(&asked.last()).unwrap();
@@ -303,8 +303,7 @@ mod commands {
         assert!(!left.exists() && its.is_dir());
         let other = json!({ "command": "true" }).to_string();
         let exit =
-            Process::start_with(&project, &["tools", "call", "execute_command", &other], &vars)
-                .end();
+            BIN.start_with(&project, &["tools", "call", "execute_command", &other], &vars).end();
         assert_eq!(exit.code, 0, "{exit:?}");
         assert!(its.is_dir(), "its owner lives");
         asked.say("Done.");
@@ -315,10 +314,10 @@ mod commands {
     /// The complete sequence: a model that calls, a user who approves, and no process left over.
     #[test]
     fn a_run_uses_it_when_it_is_approved() {
-        let (server, project) = (crate::server::Server::start(), project());
+        let (server, project) = (Server::start(), project());
         let options =
             ["--model", "openai/x", "--base-url", &server.url, "--approve", "execute_command"];
-        let run = Process::start(&project, &[&["run"], &options[..], &["Go"]].concat());
+        let run = BIN.start(&project, &[&["run"], &options[..], &["Go"]].concat());
         server.request().call(&[("execute_command", json!({ "command": "echo $TMPDIR" }))]);
         let asked = server.request();
         let result: String = serde_json::from_str(&asked.last()).unwrap();

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
+use crate::BIN;
 use crate::conversation::{Conversation, call};
-use crate::process::Process;
 
 const ATTACHED: &str = "Another process has this conversation open";
 
@@ -14,7 +14,7 @@ fn a_terminal_shares_the_session_of_another_process_and_survives_it() {
     let chat = Conversation::begin(80, 24, &[]);
     let url = &chat.model.url;
     let args = ["chat", "--model", "local/scripted", "--base-url", url, "--session", "s"];
-    let mut owner = Process::start(&chat.dir, &args);
+    let mut owner = BIN.start(&chat.dir, &args);
     owner.line("Hello");
     chat.model.request().say("Good morning.");
     owner.out.until("Good morning.");

@@ -1,11 +1,12 @@
 //! A conversation, from the first message to the next process.
 
+use loopwright_test_support::model_server::{Exchange, Server};
+use loopwright_test_support::process::project;
+use loopwright_test_support::terminal::{Screen, Terminal};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::project;
-use crate::server::{Exchange, Server};
-use crate::tmux::{Screen, Terminal};
+use crate::BIN;
 
 /// The hint in an empty prompt.
 pub(crate) const READY: &str = "Type what you want done";
@@ -20,7 +21,7 @@ pub(crate) struct Conversation {
 impl Conversation {
     pub(crate) fn begin(columns: u16, rows: u16, vars: &[(&str, &str)]) -> Conversation {
         let (dir, model) = (project(), Server::start());
-        let terminal = Terminal::new(&dir, columns, rows, vars);
+        let terminal = Terminal::new(BIN, &dir, columns, rows, vars);
         let chat = Conversation { dir, model, terminal };
         chat.start("");
         chat

@@ -1,10 +1,10 @@
 //! Exits of the app: in each case the shell has its terminal back, and the conversation can be
 //! resumed.
 
+use loopwright_test_support::process::project;
 use serde_json::json;
 
 use crate::conversation::{Conversation, reply_with_call};
-use crate::process::project;
 
 #[test]
 fn sigterm_in_the_middle_of_a_reply() {

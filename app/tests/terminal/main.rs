@@ -10,14 +10,9 @@ mod display;
 mod exit;
 mod memory;
 mod picture;
-#[path = "../spec/process.rs"]
-#[allow(dead_code, reason = "shared with the specification, which uses all of it")]
-mod process;
-#[path = "../spec/server.rs"]
-#[allow(dead_code, reason = "shared with the specification, which uses all of it")]
-mod server;
 mod svg;
-mod tmux;
+
+use loopwright_test_support::process::Binary;
 
 /// The binary that is tested.
-pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_loopwright");
+pub(crate) const BIN: Binary = Binary::new(env!("CARGO_BIN_EXE_loopwright"));

@@ -1,12 +1,13 @@
 //! The screenshot in the README: a conversation in a real terminal.
 
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::project;
+use loopwright_test_support::terminal::Terminal;
 use serde_json::{Value, json};
 
+use crate::BIN;
 use crate::conversation::{call, reply_with_call};
-use crate::process::project;
-use crate::server::Server;
 use crate::svg::picture;
-use crate::tmux::Terminal;
 
 const MAIN: &str = "\
 fn fields(line: &str) -> Vec<&str> {
@@ -27,7 +28,7 @@ fn the_picture_in_the_readme() {
     let (dir, model) = (project(), Server::start());
     std::fs::create_dir(dir.path().join("src")).unwrap();
     std::fs::write(dir.path().join("src/csv.rs"), MAIN).unwrap();
-    let terminal = Terminal::new(&dir, SIZE.0, SIZE.1, &[]);
+    let terminal = Terminal::new(BIN, &dir, SIZE.0, SIZE.1, &[]);
     terminal.line(&format!(
         "clear; loopwright --model local/scripted --base-url {} --session csv",
         model.url

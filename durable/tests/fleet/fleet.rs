@@ -10,6 +10,8 @@ use loopwright_core::log::LogEntry;
 use loopwright_core::message::{MessageId, UserMessage};
 use loopwright_core::{Message, SessionStore};
 use loopwright_memory::Postgres;
+use loopwright_test_support::postgres::Server;
+use loopwright_test_support::restate::RestateServers;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -19,8 +21,6 @@ use crate::client::{Client, History};
 use crate::nemesis::{Fault, Nemesis};
 use crate::network::{NETWORK, Network};
 use crate::random::{Random, from_env, seed};
-use crate::restate::RestateServers;
-use crate::server::Server;
 use crate::worker::{ORDERS, Orders, RestateOrders};
 use crate::{TIMEOUT, balancer, check, figures};
 

@@ -27,10 +27,6 @@ mod network;
 mod poison;
 mod random;
 mod records;
-mod restate;
-#[path = "../../../memory/tests/postgres/server.rs"]
-#[allow(dead_code, reason = "shared with the tests of PostgreSQL, which use all of it")]
-mod server;
 mod worker;
 
 use std::time::Duration;

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
-use crate::process::TEST_TIMEOUT;
+use loopwright_test_support::TEST_TIMEOUT;
 
 /// The bank's treatment of the next order.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -6,14 +6,12 @@
 mod bank;
 mod cases;
 mod kills;
-#[path = "../../../app/tests/spec/shared.rs"]
-mod shared;
 mod world;
 
-use crate::shared::{http, process, server};
+use loopwright_test_support::process::Binary;
 
 /// The tested binary.
-pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_payments");
+pub(crate) const BIN: Binary = Binary::new(env!("CARGO_BIN_EXE_payments"));
 
 /// C298: the apps of the examples are short.
 #[test]

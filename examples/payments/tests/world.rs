@@ -2,14 +2,16 @@
 
 use std::time::Instant;
 
+use loopwright_test_support::TEST_TIMEOUT;
+use loopwright_test_support::http::Connection;
+use loopwright_test_support::model_server::{Exchange, Server};
+use loopwright_test_support::process::Process;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
+use crate::BIN;
 use crate::bank::Bank;
-use crate::http::Connection;
-use crate::process::{Process, TEST_TIMEOUT};
-use crate::server::{Exchange, Server};
 
 pub(crate) struct World {
     pub(crate) model: Server,
@@ -43,7 +45,7 @@ impl World {
         let args = [&args[..], &users, &options].concat();
         let vars = [("BANK", &*bank.address), ("DEADLINE", deadline)];
         let start = || {
-            let mut served = Process::start_with(&dir, &args, &vars);
+            let mut served = BIN.start_with(&dir, &args, &vars);
             let url = served.err.word_after("Serving at ");
             (served, url.trim_start_matches("http://").trim_end_matches('/').to_owned())
         };

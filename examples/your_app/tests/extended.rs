@@ -2,18 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test may")]
 
-#[path = "../../../app/tests/spec/shared.rs"]
-mod shared;
-
+use loopwright_test_support::http::Connection;
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::Binary;
 use serde_json::{Value, json};
 
-use crate::http::Connection;
-use crate::process::Process;
-use crate::server::Server;
-use crate::shared::{http, process, server};
-
 /// The tested binary.
-pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_acme-extended");
+pub(crate) const BIN: Binary = Binary::new(env!("CARGO_BIN_EXE_acme-extended"));
 
 /// C281: a slash command of an app is in `/help` of the chat, shows its text, sends its message as
 /// the user's, and reports the reason of a failure. It has the conversation in which it was typed.
@@ -22,7 +17,7 @@ fn slash_commands_of_an_app_run_in_the_chat() {
     let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
     let options = ["chat", "--model", "local/x", "--base-url", &model.url];
     let store = ["--store", "s.db", "--session", "july"];
-    let mut chat = Process::start(&dir, &[&options[..], &store].concat());
+    let mut chat = BIN.start(&dir, &[&options[..], &store].concat());
     chat.line("/help");
     chat.err.until("/overdue      ask for invoices that are overdue");
     chat.line("/size");
@@ -51,7 +46,7 @@ fn a_command_of_an_app_runs_with_the_apps_settings() {
     let home = dir.path().to_str().unwrap();
     let run = |args: &[&str], vars: &[(&str, &str)]| {
         let vars = [&[("HOME", home)], vars].concat();
-        Process::start_with(&dir, args, &vars).end()
+        BIN.start_with(&dir, args, &vars).end()
     };
     let settings = dir.path().join(".config/acme-extended");
     std::fs::create_dir_all(&settings).unwrap();
@@ -86,14 +81,14 @@ fn an_app_has_a_system_prompt() {
         [(&[][..], "You help with invoices."), (&["--system", "Be brief."], "Be brief.")]
     {
         let args = [&["run", "Hi", "--no-session"], &options[..], own].concat();
-        let run = Process::start(&dir, &args);
+        let run = BIN.start(&dir, &args);
         let request = model.request();
         assert_eq!(system(&request.body), expected);
         request.say("Hello.");
         assert_eq!(run.end().code, 0);
     }
     let serve = ["serve", "--addr", "127.0.0.1:0", "--store", "s.db"];
-    let mut served = Process::start(&dir, &[&serve, &options[..]].concat());
+    let mut served = BIN.start(&dir, &[&serve, &options[..]].concat());
     let url = served.err.word_after("Serving at ");
     let address = url.trim_start_matches("http://").trim_end_matches('/');
     for (settings, expected) in
@@ -127,7 +122,7 @@ fn an_app_has_settings_of_its_own() {
     let options = ["run", "Hi", "--model", "local/x", "--base-url", &model.url];
     let system = |more: &[&str], vars: &[(&str, &str)]| {
         let vars = [&[("HOME", home)], vars].concat();
-        let run = Process::start_with(&dir, &[&options[..], more].concat(), &vars);
+        let run = BIN.start_with(&dir, &[&options[..], more].concat(), &vars);
         let system = system_prompt(&model);
         let exit = run.end();
         assert_eq!(exit.code, 0, "{exit:?}");
@@ -154,7 +149,7 @@ fn an_app_has_settings_of_its_own() {
 #[test]
 fn settings_of_an_app_are_checked_and_shown() {
     let dir = tempfile::tempdir().unwrap();
-    let run = |args: &[&str], vars: &[(&str, &str)]| Process::start_with(&dir, args, vars).end();
+    let run = |args: &[&str], vars: &[(&str, &str)]| BIN.start_with(&dir, args, vars).end();
     let run_with = |args: &[&str]| run(&[&["run", "Hi", "--model", "offline"], args].concat(), &[]);
     for (exit, expected) in [
         (run_with(&["--region", "mars"]), "[possible values: eu, us]"),
@@ -201,7 +196,7 @@ fn a_server_has_the_settings_of_its_app() {
     let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
     let serve = ["serve", "--addr", "127.0.0.1:0", "--store", "s.db", "--region", "eu"];
     let options = ["--model", "local/x", "--base-url", &model.url];
-    let mut served = Process::start(&dir, &[&serve[..], &options].concat());
+    let mut served = BIN.start(&dir, &[&serve[..], &options].concat());
     let url = served.err.word_after("Serving at ");
     let address = url.trim_start_matches("http://").trim_end_matches('/');
     let post = |path: &str, body: Value| {

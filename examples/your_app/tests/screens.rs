@@ -4,31 +4,20 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test may")]
 
-#[path = "../../../app/tests/page/browser.rs"]
-#[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
-mod browser;
-#[path = "../../../app/tests/spec/shared.rs"]
-mod shared;
-#[path = "../../../app/tests/terminal/tmux.rs"]
-#[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
-mod tmux;
-
+use loopwright_test_support::browser::Browser;
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::Binary;
+use loopwright_test_support::terminal::Terminal;
 use serde_json::json;
 
-use crate::browser::Browser;
-use crate::process::Process;
-use crate::server::Server;
-use crate::shared::{process, server};
-use crate::tmux::Terminal;
-
 /// The tested binary.
-pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_acme");
+pub(crate) const BIN: Binary = Binary::new(env!("CARGO_BIN_EXE_acme"));
 
 /// C225: the terminal app shows the app's name, and a payment is approved in it.
 #[test]
 fn a_payment_is_approved_in_the_terminal() {
     let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
-    let terminal = Terminal::new(&dir, 80, 24, &[]);
+    let terminal = Terminal::new(BIN, &dir, 80, 24, &[]);
     terminal.line(&format!("acme --model local/x --base-url {}", model.url));
     terminal.until("acme");
     terminal.until("/help lists keys and commands");
@@ -49,7 +38,7 @@ fn a_payment_is_approved_in_the_terminal() {
 #[test]
 fn slash_commands_of_an_app_run_in_the_terminal() {
     let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
-    let terminal = Terminal::new(&dir, 80, 24, &[]);
+    let terminal = Terminal::new(BIN, &dir, 80, 24, &[]);
     let options = format!("--model local/x --base-url {} --session july", model.url);
     terminal.line(&format!("acme-extended {options}"));
     terminal.until("/help lists keys and commands");
@@ -71,8 +60,7 @@ fn slash_commands_of_an_app_run_in_the_terminal() {
 fn a_payment_is_approved_on_the_page() {
     let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
     let options = ["--model", "local/x", "--base-url", &model.url];
-    let mut served =
-        Process::start(&dir, &[&["serve", "--addr", "127.0.0.1:0"], &options[..]].concat());
+    let mut served = BIN.start(&dir, &[&["serve", "--addr", "127.0.0.1:0"], &options[..]].concat());
     let tab = Browser::start().tab(&served.err.word_after("Serving at "));
     tab.until_text("#empty", "What should be done?");
     tab.click("#prompt");

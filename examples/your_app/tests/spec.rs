@@ -2,22 +2,17 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test may")]
 
-#[path = "../../../app/tests/spec/shared.rs"]
-mod shared;
-
+use loopwright_test_support::http::Connection;
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::{Binary, Exit};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::http::Connection;
-use crate::process::{Exit, Process};
-use crate::server::Server;
-use crate::shared::{http, process, server};
-
 /// The tested binary.
-pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_acme");
+pub(crate) const BIN: Binary = Binary::new(env!("CARGO_BIN_EXE_acme"));
 
 fn acme(dir: &TempDir, args: &[&str]) -> Exit {
-    Process::start(dir, args).end()
+    BIN.start(dir, args).end()
 }
 
 /// C225: an app with its own agent has the commands of `loopwright` under its own name. A payment
@@ -26,7 +21,7 @@ fn acme(dir: &TempDir, args: &[&str]) -> Exit {
 fn a_payment_is_approved_in_another_process() {
     let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
     let options = ["--model", "local/x", "--base-url", &model.url, "--session", "july"];
-    let run = Process::start(&dir, &[&["run", "Pay invoice 7."], &options[..]].concat());
+    let run = BIN.start(&dir, &[&["run", "Pay invoice 7."], &options[..]].concat());
     let request = model.request();
     assert!(request.body.to_string().contains("You pay invoices."), "{}", request.body);
     request.call(&[("find_invoice", json!({ "number": 7 }))]);
@@ -41,7 +36,7 @@ fn a_payment_is_approved_in_another_process() {
     let listed = acme(&dir, &["actions", "--json"]);
     let action: Value = serde_json::from_str(listed.out.trim()).unwrap();
     let call = action["call"].as_str().unwrap();
-    let approve = Process::start(&dir, &["approve", "july", call, "--by", "bob"]);
+    let approve = BIN.start(&dir, &["approve", "july", call, "--by", "bob"]);
     let request = model.request();
     assert!(request.last().contains("Paid 199 € to Alpha."), "{}", request.body);
     request.say("It is paid.");
@@ -68,8 +63,7 @@ fn the_command_line_has_the_apps_name_and_only_its_options() {
 fn the_agent_is_served() {
     let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
     let options = ["--model", "local/x", "--base-url", &model.url];
-    let mut served =
-        Process::start(&dir, &[&["serve", "--addr", "127.0.0.1:0"], &options[..]].concat());
+    let mut served = BIN.start(&dir, &[&["serve", "--addr", "127.0.0.1:0"], &options[..]].concat());
     let url = served.err.word_after("Serving at ");
     let address = url.trim_start_matches("http://").trim_end_matches('/');
     let created = Connection::post(address, "/api/sessions", "", "{}").response().unwrap();
@@ -95,7 +89,7 @@ fn settings_completions_and_the_manual_page_have_the_apps_name() {
     let dir = tempfile::tempdir().unwrap();
     let max_turns = |vars: &[(&str, &str)]| {
         let vars = [&[("HOME", "home")], vars].concat();
-        let exit = Process::start_with(&dir, &["config", "--json"], &vars).end();
+        let exit = BIN.start_with(&dir, &["config", "--json"], &vars).end();
         assert_eq!(exit.code, 0, "{exit:?}");
         let mut rows = exit.out.lines().map(|row| serde_json::from_str::<Value>(row).unwrap());
         rows.find(|row| row["key"] == "max_turns").unwrap()

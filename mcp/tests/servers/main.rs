@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
 
-#[path = "../../../server/tests/clients/installed.rs"]
-mod installed;
 mod modern;
 
 use std::path::{Path, PathBuf};
@@ -16,11 +14,10 @@ use loopwright_core::message::{Content, MessageKind, ResultStatus};
 use loopwright_core::testing::{Harness, Script, ScriptedModel};
 use loopwright_mcp::{McpServer, ServerBuilder, ServerConfig};
 use loopwright_patterns::PiPattern;
+use loopwright_test_support::clients::clients;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
-
-use self::installed::clients;
 
 /// Returns the path of a server that `.ci/clients/install` has installed.
 fn program(package: &str) -> PathBuf {

@@ -9,11 +9,11 @@ use loopwright_core::event::{AgentEvent, Decision, Provided};
 use loopwright_core::message::{Content, ResultStatus};
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_mcp::{McpServer, ServerConfig};
+use loopwright_test_support::clients::clients;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
-use crate::installed::clients;
 use crate::{builder, call, results, session, text};
 
 /// Copies the script next to the packages, where Node.js looks for them, and returns the copy.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use loopwright_core::SessionStore;
 use loopwright_core::log::{LogEntry, MemoryError, SessionInfo};
 use loopwright_core::message::MessageKind;
+use loopwright_test_support::postgres::Server;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -18,7 +19,6 @@ use tokio::sync::Mutex;
 use crate::check::{Record, check, check_done, check_same, transcript};
 use crate::child::{KillPoint, ORDERS, Orders, open_for_append};
 use crate::scenario::SCENARIOS;
-use crate::server::Server;
 use crate::stores::Kind;
 
 /// The time after which a process counts as hanging.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use loopwright_core::SessionStore;
 use loopwright_core::testing::check_log;
 use loopwright_core::{event::*, log::*, message::*};
+use loopwright_test_support::postgres::Server;
 use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::task::JoinSet;
@@ -17,7 +18,6 @@ use tokio::task::JoinSet;
 use crate::case::{PROCESS_TIMEOUT, next_random};
 use crate::child::open_for_append;
 use crate::family::{ORDERS, Orders, User};
-use crate::server::Server;
 use crate::stores::{self, Kind};
 use crate::{CONCURRENT_SESSIONS, MAX_PROCESSES, join, kills_and_seed};
 

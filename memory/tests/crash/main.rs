@@ -22,9 +22,6 @@ mod family;
 mod poster;
 mod posters;
 mod scenario;
-#[path = "../postgres/server.rs"]
-#[allow(dead_code, reason = "shared with the tests of PostgreSQL, which use all of it")]
-mod server;
 mod stores;
 
 use std::sync::Arc;

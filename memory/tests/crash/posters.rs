@@ -11,6 +11,7 @@ use loopwright_core::event::InputEvent;
 use loopwright_core::log::*;
 use loopwright_core::message::InputId;
 use loopwright_core::testing::check_log;
+use loopwright_test_support::postgres::Server;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
@@ -18,7 +19,6 @@ use crate::case::{PROCESS_TIMEOUT, next_random};
 use crate::child::open_for_append;
 use crate::kills_and_seed;
 use crate::poster::{Answer, ORDERS, Orders};
-use crate::server::Server;
 use crate::stores::{self, Kind};
 
 /// The processes that share a session.

@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 use loopwright_core::log::MemoryError;
 use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::{Jsonl, Postgres, Sqlite};
+use loopwright_test_support::postgres::Server;
 use serde::{Deserialize, Serialize};
 use tokio_postgres::NoTls;
-
-use crate::server::Server;
 
 /// The file in the directory of a store with the address of its server.
 const ADDRESS: &str = "address";

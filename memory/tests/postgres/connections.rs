@@ -8,10 +8,10 @@ use loopwright_core::event::InputEvent;
 use loopwright_core::log::{MemoryError, PostedInput};
 use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::{Durability, Postgres};
+use loopwright_test_support::postgres::Server;
 use tokio::task::JoinSet;
 
 use crate::kit::{TIMEOUT, begin, connect, numbered, open_when_free, raw, until_one_waits};
-use crate::server::Server;
 
 /// C334: while the server is killed and restarted, every append that waited for its disk is written
 /// once, in order, and the sessions stay open. Other sessions can lose their last appends; then the

@@ -7,9 +7,8 @@ use loopwright_core::log::{LogEntry, MemoryError, StateScope};
 use loopwright_core::message::{MessageId, UserMessage};
 use loopwright_core::{Memory, Message, SessionStore};
 use loopwright_memory::Postgres;
+use loopwright_test_support::postgres::Server;
 use serde_json::json;
-
-use crate::server::Server;
 
 /// Timeout for anything that must happen.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);

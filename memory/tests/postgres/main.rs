@@ -13,16 +13,14 @@ mod kit;
 mod owners;
 mod schema;
 mod searches;
-#[allow(dead_code, reason = "shared with the tests of the cluster, which use all of it")]
-mod server;
 mod tls;
 
 use loopwright_core::log::MemoryError;
 use loopwright_memory::conformance::{check, check_reopened};
 use loopwright_memory::{Durability, Postgres};
+use loopwright_test_support::postgres::Server;
 
 use kit::connect;
-use server::Server;
 
 /// C329: the store keeps the contract of session stores, even when another process opens it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

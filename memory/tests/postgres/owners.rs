@@ -7,12 +7,12 @@ use loopwright_core::SessionStore;
 use loopwright_core::event::InputEvent;
 use loopwright_core::log::{InputReceipt, MemoryError, PostedInput};
 use loopwright_memory::Postgres;
+use loopwright_test_support::postgres::Server;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::kit::{TIMEOUT, begin, connect, numbered, open_when_free, raw, until_one_waits};
-use crate::server::Server;
 
 const URL: &str = "LOOPWRIGHT_POSTGRES_URL";
 const LEASE: Duration = Duration::from_millis(1_500);

@@ -3,9 +3,9 @@
 use loopwright_core::SessionStore;
 use loopwright_core::log::MemoryError;
 use loopwright_memory::Postgres;
+use loopwright_test_support::postgres::Server;
 
 use crate::kit::{begin, connect, numbered, raw};
-use crate::server::Server;
 
 /// C330: stores opened at the same time create the tables once, and find them afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,9 +1,9 @@
 //! Searching.
 
 use loopwright_core::SessionStore;
+use loopwright_test_support::postgres::Server;
 
 use crate::kit::{begin, connect, raw, remembered};
-use crate::server::Server;
 
 /// C331: a search uses an index, finds parts of words like other stores, and works without the
 /// extension.

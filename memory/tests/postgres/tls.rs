@@ -6,8 +6,7 @@ use std::process::{Command, Stdio};
 
 use loopwright_core::SessionStore;
 use loopwright_memory::Postgres;
-
-use crate::server::Server;
+use loopwright_test_support::postgres::Server;
 
 /// Creates a certificate for `localhost` in a folder, and the authority that signs it.
 fn certify(folder: &Path) {

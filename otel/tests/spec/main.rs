@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod collector;
 mod kit;
 mod metrics;
 mod outages;

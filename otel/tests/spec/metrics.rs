@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use loopwright_core::testing::Script;
 use loopwright_otel::{Conventions, Telemetry};
+use loopwright_test_support::collector::{Collector, attributes};
 use opentelemetry_proto::tonic::metrics::v1::HistogramDataPoint;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use serde_json::json;
 
-use crate::collector::{Collector, attributes};
 use crate::kit::{Note, agent, calls, run, usage};
 
 fn points(collector: &Collector, name: &str) -> (String, Vec<HistogramDataPoint>) {

@@ -5,11 +5,11 @@ use loopwright_core::event::Prompt;
 use loopwright_core::model::ModelErrorKind;
 use loopwright_core::testing::Script;
 use loopwright_otel::{Conventions, Telemetry};
+use loopwright_test_support::collector::{Collector, attributes};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use serde_json::{Value, json};
 
-use crate::collector::{Collector, attributes};
 use crate::kit::{Note, agent, calls, run, usage};
 
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

@@ -9,7 +9,6 @@
 mod a2a;
 mod ag_ui;
 mod ai_sdk;
-mod installed;
 mod openai;
 mod recorded;
 mod run;

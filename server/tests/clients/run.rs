@@ -4,11 +4,10 @@ use std::path::Path;
 use std::process::Stdio;
 
 use loopwright_server::Server;
+use loopwright_test_support::clients::clients;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader, Lines};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
-
-use crate::installed::clients;
 
 /// Starts a server on this machine and returns its address. It ends with the test's runtime.
 pub(crate) async fn serve(server: Server) -> String {

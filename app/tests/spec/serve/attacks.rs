@@ -2,10 +2,10 @@
 
 mod heads;
 
+use loopwright_test_support::http::{Connection, Response};
 use serde_json::{Value, json};
 
 use super::{KEY, Served};
-use crate::http::{Connection, Response};
 
 const TOKEN: &str = "correct-horse-battery";
 
@@ -186,7 +186,7 @@ fn a_client_has_so_many_connections_and_no_more() {
     assert_eq!(ask(&mut further), None, "it is closed");
     assert_eq!(ask(&mut held[0]).unwrap().0, 200, "those that were there stay");
     held.pop();
-    let deadline = std::time::Instant::now() + crate::process::TEST_TIMEOUT;
+    let deadline = std::time::Instant::now() + loopwright_test_support::TEST_TIMEOUT;
     while ask(&mut Connection::open(&served.address)).is_none_or(|(status, _)| status != 200) {
         assert!(std::time::Instant::now() < deadline, "the place is not free again");
     }

@@ -1,11 +1,12 @@
 //! The daily budget of a server that is killed and started again.
 
+use loopwright_test_support::http::{Connection, Response};
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::project;
 use serde_json::{Value, json};
 
 use super::users::{json_of, user};
-use crate::http::{Connection, Response};
-use crate::process::{Process, project};
-use crate::server::Server;
+use crate::BIN;
 
 fn send(address: &str, token: &str, line: &str, body: &Value) -> Response {
     let body = body.to_string();
@@ -42,7 +43,7 @@ fn a_deleted_session_counts_after_a_kill() {
             path.to_str().unwrap(),
         ];
         let start = || {
-            let mut process = Process::start(&dir, &args);
+            let mut process = BIN.start(&dir, &args);
             let address = process.err.word_after("http://");
             (process, address)
         };

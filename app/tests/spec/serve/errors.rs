@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use loopwright_test_support::http::Connection;
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::project;
 use serde_json::{Value, json};
 
 use super::{KEY, Served, types};
-use crate::http::Connection;
-use crate::process::{Process, project};
-use crate::server::Server;
+use crate::BIN;
 
 /// C98: Before its stream starts a run fails with an HTTP status, afterwards with an `error` frame.
 /// Neither of them and no log contains a key.
@@ -128,12 +129,9 @@ fn files_below(dir: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) {
 #[test]
 fn the_log_is_as_much_as_the_environment_says() {
     let dir = project();
-    let wrong = Process::start_with(
-        &dir,
-        &["serve", "--addr", "127.0.0.1:0"],
-        &[("LOOPWRIGHT_LOG", "loud")],
-    )
-    .end();
+    let wrong = BIN
+        .start_with(&dir, &["serve", "--addr", "127.0.0.1:0"], &[("LOOPWRIGHT_LOG", "loud")])
+        .end();
     assert!(
         wrong.code == 2 && wrong.err.contains("LOOPWRIGHT_LOG is \"loud\". It must be `error`"),
         "{wrong:?}"
@@ -234,7 +232,7 @@ fn keys_of_the_servers_environment_are_not_for_clients() {
     let (dir, model) = (project(), Server::start());
     let vars =
         [("OPENAI_API_KEY", "sk-of-the-server-0123"), ("CUSTOM_API_KEY", "sk-of-the-server-0123")];
-    let mut process = Process::start_with(&dir, &["serve", "--addr", "127.0.0.1:0"], &vars);
+    let mut process = BIN.start_with(&dir, &["serve", "--addr", "127.0.0.1:0"], &vars);
     let address = process.err.word_after("http://");
     for provider in ["openai", "vllm", "custom"] {
         let config = json!({ "model": "m", "provider": provider, "baseUrl": model.url,
@@ -252,13 +250,13 @@ fn keys_of_the_servers_environment_are_not_for_clients() {
 #[test]
 fn other_machines_reach_it_only_with_a_token() {
     let dir = project();
-    let refused = Process::start(&dir, &["serve", "--addr", "0.0.0.0:0"]).end();
+    let refused = BIN.start(&dir, &["serve", "--addr", "0.0.0.0:0"]).end();
     assert!(
         refused.code == 2 && refused.err.contains("run commands. Give one with --token"),
         "{refused:?}"
     );
-    let short = Process::start(&dir, &["serve", "--addr", "0.0.0.0:0", "--token", "short"]).end();
+    let short = BIN.start(&dir, &["serve", "--addr", "0.0.0.0:0", "--token", "short"]).end();
     assert!(short.code == 2 && short.err.contains("16 characters"), "{short:?}");
-    let missing = Process::start(&dir, &["serve", "--root", "missing"]).end();
+    let missing = BIN.start(&dir, &["serve", "--root", "missing"]).end();
     assert!(missing.code == 2 && missing.err.contains("missing"), "{missing:?}");
 }

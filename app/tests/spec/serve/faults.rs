@@ -1,11 +1,11 @@
 //! `serve`, live sessions: the model server sends garbage or no reply, or the disk is full.
 
+use loopwright_test_support::http::Connection;
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::project;
 use serde_json::{Value, json};
 
 use super::sessions::{Live, Screen};
-use crate::http::Connection;
-use crate::process::project;
-use crate::server::Server;
 
 /// Checks that the stored messages and sequence number equal the ones of `screen`, and that a new
 /// client receives the same.

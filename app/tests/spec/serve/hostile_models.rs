@@ -1,10 +1,10 @@
 //! Hostile model servers, whose address a client of `serve` has named.
 
+use loopwright_test_support::http::Connection;
+use loopwright_test_support::model_server::{Exchange, Server};
 use serde_json::{Value, json};
 
 use super::Served;
-use crate::http::Connection;
-use crate::server::{Exchange, Server};
 
 /// Maximum growth of the process's memory while a reply arrives.
 #[cfg(target_os = "linux")]

@@ -1,11 +1,11 @@
 //! The tools of a request stay in its directory and off the network, and cannot forge frames of the
 //! stream.
 
+use loopwright_test_support::model_server::Server;
 use serde_json::{Value, json};
 
 use super::Served;
 use super::attacks::SECRET;
-use crate::server::Server;
 
 /// Nobody can approve a call of `/api/agent-chat`.
 #[test]

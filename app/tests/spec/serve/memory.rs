@@ -9,12 +9,13 @@ use loopwright_core::log::LogEntry;
 use loopwright_core::message::{AssistantMessage, MessageId, RunId, UserMessage};
 use loopwright_core::{Message, SessionStore};
 use loopwright_memory::Sqlite;
+use loopwright_test_support::TEST_TIMEOUT;
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::{STORE, project};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::sessions::Live;
-use crate::process::{STORE, TEST_TIMEOUT, project};
-use crate::server::Server;
 
 const READERS: usize = 200;
 /// The length of the text of a session.

@@ -1,8 +1,9 @@
 //! Requests from pages of other origins, and the log of refused requests.
 
+use loopwright_test_support::http::{Connection, Response};
+
 use super::Served;
-use crate::http::{Connection, Response};
-use crate::process::loopwright;
+use crate::BIN;
 
 const TOKEN: &str = "a-token-of-32-characters-0123456";
 const NAMED: &str = "https://app.example.org";
@@ -51,12 +52,12 @@ fn a_named_origin_is_answered() {
 /// An invalid origin would never match, so it is refused at the start.
 #[test]
 fn what_is_no_origin_is_refused() {
-    let dir = crate::process::project();
+    let dir = loopwright_test_support::process::project();
     for origin in ["*", "app.example.org", "https://app.example.org/", "https://App.example.org"] {
-        let exit = loopwright(&dir, &["serve", "--addr", "127.0.0.1:0", "--origin", origin]);
+        let exit = BIN.run(&dir, &["serve", "--addr", "127.0.0.1:0", "--origin", origin]);
         assert!(exit.code != 0 && exit.err.contains(&format!("`{origin}`")), "{exit:?}");
     }
-    let exit = loopwright(&dir, &["serve", "--addr", "127.0.0.1:0", "--origin", NAMED]);
+    let exit = BIN.run(&dir, &["serve", "--addr", "127.0.0.1:0", "--origin", NAMED]);
     assert!(exit.code != 0 && exit.err.contains("need a token"), "{exit:?}");
 }
 

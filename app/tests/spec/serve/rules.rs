@@ -1,11 +1,12 @@
 //! The operator's rules for clients: the flags of `serve`, its settings, and the defaults.
 
+use loopwright_test_support::http::Connection;
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::{Process, project};
 use serde_json::{Value, json};
 
 use super::KEY;
-use crate::http::Connection;
-use crate::process::{Process, project};
-use crate::server::Server;
+use crate::BIN;
 
 const TOKEN: &str = "correct-horse-battery";
 
@@ -23,7 +24,7 @@ impl Ruled {
         std::fs::write(dir.path().join("own.toml"), settings).unwrap();
         let path = dir.path().join("own.toml").display().to_string();
         let args = [&["serve", "--token", TOKEN], args].concat();
-        let mut process = Process::start_with(&dir, &args, &[("LOOPWRIGHT_CONFIG", &path)]);
+        let mut process = BIN.start_with(&dir, &args, &[("LOOPWRIGHT_CONFIG", &path)]);
         let port = process.err.word_after("http://").rsplit(':').next().unwrap().to_owned();
         Ruled { process, _dir: dir, address: format!("127.0.0.1:{port}"), model }
     }
@@ -149,7 +150,7 @@ fn invalid_rules_are_errors() {
         (["--allow-address", "http://box.lan/v1"], "no address"),
         (["--trusted-proxy", "proxy.lan"], "no proxy"),
     ] {
-        let run = Process::start(&project(), &[&["serve"], &args[..]].concat()).end();
+        let run = BIN.start(&project(), &[&["serve"], &args[..]].concat()).end();
         assert!(run.code == 2 && run.err.contains(what), "{run:?}");
     }
 }
@@ -158,7 +159,7 @@ fn invalid_rules_are_errors() {
 #[test]
 fn a_server_behind_a_proxy_does_not_start_without_a_token() {
     let args = ["serve", "--addr", "127.0.0.1:0", "--trusted-proxy", "127.0.0.1"];
-    let run = Process::start(&project(), &args).end();
+    let run = BIN.start(&project(), &args).end();
     assert!(run.code == 2 && run.err.contains("needs a token"), "{run:?}");
 }
 

@@ -1,12 +1,13 @@
 //! `serve`, live sessions: the server is killed or asked to stop during a run, and another server
 //! continues the session.
 
+use loopwright_test_support::http::Connection;
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::{Process, project};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::http::Connection;
-use crate::process::{Process, project};
-use crate::server::Server;
+use crate::BIN;
 
 /// A server of sessions over the store in the directory.
 pub(crate) struct Live {
@@ -24,7 +25,7 @@ impl Live {
         let args =
             ["serve", "--addr", "127.0.0.1:0", "--model", "custom/test", "--base-url", &model.url];
         let args = [&args, more].concat();
-        let mut process = Process::start_as(dir, command, &args, &[("PATH", "/usr/bin:/bin")]);
+        let mut process = BIN.start_as(dir, command, &args, &[("PATH", "/usr/bin:/bin")]);
         let address = process.err.word_after("http://");
         Live { process, address }
     }
@@ -155,7 +156,7 @@ fn a_conversation_stays_with_the_server_of_its_model() {
     let (dir, local, hosted) = (project(), Server::start(), Server::start());
     let args =
         ["run", "--session", "mine", "--model", "custom/own", "--base-url", &local.url, "Hello"];
-    let run = Process::start(&dir, &args);
+    let run = BIN.start(&dir, &args);
     local.request().say("Hello to you.");
     assert_eq!(run.end().code, 0);
 

@@ -1,11 +1,12 @@
 //! A server whose users, origin, proxy, webhook and daily budget are in its settings file.
 
+use loopwright_test_support::http::{Connection, Response};
+use loopwright_test_support::model_server::Server;
+use loopwright_test_support::process::project;
 use serde_json::{Value, json};
 
 use super::users::{json_of, user};
-use crate::http::{Connection, Response};
-use crate::process::{Process, project};
-use crate::server::Server;
+use crate::BIN;
 
 /// The secret of the webhook: 32 bytes in Base64.
 const SECRET: &str = "whsec_BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
@@ -57,7 +58,7 @@ fn a_settings_file_configures_users_and_the_webhook() {
         ("PATH", "/usr/bin:/bin"),
     ];
     let start = || {
-        let mut process = Process::start_with(&dir, &["serve"], &vars);
+        let mut process = BIN.start_with(&dir, &["serve"], &vars);
         let address = process.err.word_after("http://");
         (process, address)
     };

@@ -14,13 +14,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use loopwright_core::SessionStore;
 use loopwright_core::log::{LogEntry, SessionInfo};
 use loopwright_memory::{Postgres, Sqlite};
+use loopwright_test_support::http::Connection;
+use loopwright_test_support::process::{STORE, database};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use self::processes::{Chat, Server};
 use self::senders::{Answer, Random, Shared};
-use crate::http::Connection;
-use crate::process::{Process, STORE, database, loopwright};
+use crate::BIN;
 
 /// The number of threads that send inputs.
 const SENDERS: u64 = 4;
@@ -74,7 +75,7 @@ pub(crate) fn check(dir: &TempDir, flags: &[&str]) {
             sent += u64::from(!is_decision);
             if random.below(ANSWERS_PER_COMMAND) == 0 {
                 let prompt = format!("command {}", commands.len());
-                let ran = loopwright(dir, &["run", "-q", "--session", &session, &prompt]);
+                let ran = BIN.run(dir, &["run", "-q", "--session", &session, &prompt]);
                 let is_refused = ran.code == 2 && ran.err.contains("was not accepted");
                 // 3: a call waits; 5: a server was killed; 130: the run was aborted.
                 assert!(is_refused || [0, 3, 5, 130].contains(&ran.code), "{ran:?}");
@@ -172,7 +173,7 @@ fn read(dir: &TempDir, session: &str) -> (Vec<LogEntry>, SessionInfo) {
     runtime.block_on(async {
         let store: Box<dyn SessionStore> = match database(dir) {
             Some(address) => Box::new(Postgres::connect(address).await.unwrap()),
-            None => Box::new(Sqlite::open(Process::file(dir, STORE)).unwrap()),
+            None => Box::new(Sqlite::open(dir.path().join(STORE)).unwrap()),
         };
         (store.read(session, 0).await.unwrap(), store.session(session).await.unwrap())
     })

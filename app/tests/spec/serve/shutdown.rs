@@ -5,11 +5,11 @@ use std::io::Read;
 use std::process::Command;
 use std::time::Instant;
 
+use loopwright_test_support::TEST_TIMEOUT;
+use loopwright_test_support::http::Connection;
 use serde_json::json;
 
 use super::{Served, types};
-use crate::http::Connection;
-use crate::process::TEST_TIMEOUT;
 
 /// C97: When a client of `/api/agent-chat` hangs up, its model request ends.
 #[test]

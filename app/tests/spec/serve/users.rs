@@ -1,17 +1,18 @@
 //! Users of the server, each with a token and roles.
 
+use loopwright_test_support::http::{Connection, Response};
+use loopwright_test_support::process::project;
 use serde_json::{Value, json};
 
 use super::Served;
-use crate::http::{Connection, Response};
-use crate::process::{Process, loopwright, project};
+use crate::BIN;
 
 const OPERATOR: &str = "a-token-of-32-characters-0123456";
 
 /// Makes a token with `loopwright token`, and returns it with the `--user` for it.
 pub(super) fn user(name: &str, role: &str) -> (String, String) {
     let args = [&["token", name][..], if role.is_empty() { &[] } else { &["--role", role] }];
-    let made = loopwright(&project(), &args.concat());
+    let made = BIN.run(&project(), &args.concat());
     assert_eq!(made.code, 0, "{made:?}");
     let user = made.err.split_whitespace().find(|word| word.starts_with(&format!("{name}:")));
     (made.out.trim().into(), user.unwrap().trim_end_matches(',').into())
@@ -77,7 +78,7 @@ fn mistakes_in_users_are_reported() {
         (vec![&*twice, &*format!("bob:{digest}")], "the same token"),
     ] {
         let users: Vec<&str> = users.into_iter().flat_map(|user| ["--user", user]).collect();
-        let exit = loopwright(&dir, &[&["serve", "--addr", "127.0.0.1:0"], &users[..]].concat());
+        let exit = BIN.run(&dir, &[&["serve", "--addr", "127.0.0.1:0"], &users[..]].concat());
         assert!(exit.code == 2 && exit.err.contains(why), "{exit:?}");
     }
     for (jwt, why) in [
@@ -89,13 +90,13 @@ fn mistakes_in_users_are_reported() {
             "no address with https",
         ),
     ] {
-        let exit = loopwright(&dir, &[&["serve", "--addr", "127.0.0.1:0"], jwt].concat());
+        let exit = BIN.run(&dir, &[&["serve", "--addr", "127.0.0.1:0"], jwt].concat());
         assert!(exit.code == 2 && exit.err.contains(why), "{exit:?}");
     }
     std::fs::write(dir.path().join("own.toml"), "[serve]\nuser = [\"ann:12\"]\n").unwrap();
     let own = dir.path().join("own.toml");
     let vars = [("LOOPWRIGHT_CONFIG", own.to_str().unwrap())];
-    let exit = Process::start_with(&dir, &["serve"], &vars).end();
+    let exit = BIN.start_with(&dir, &["serve"], &vars).end();
     assert!(exit.code == 2 && exit.err.contains(":2: `serve.user` must be a list of users"));
 }
 

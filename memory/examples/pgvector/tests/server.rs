@@ -8,15 +8,10 @@
     reason = "a failed check is a failed test"
 )]
 
-#[path = "../../../tests/postgres/server.rs"]
-#[allow(dead_code, reason = "shared with the tests of the session store, which use all of it")]
-mod server;
-
 use async_trait::async_trait;
 use loopwright_core::retrieval::{Embedder, RetrievalError, Retriever};
+use loopwright_test_support::postgres::Server;
 use pgvector_example::PgFacts;
-
-use server::Server;
 
 async fn connect(server: &Server, embedder: Letters) -> PgFacts {
     PgFacts::connect(&server.url(), embedder).await.unwrap()

@@ -1,8 +1,9 @@
 //! The processes that share the session.
 
+use loopwright_test_support::process::Process;
 use tempfile::TempDir;
 
-use crate::process::Process;
+use crate::BIN;
 
 pub(super) struct Server {
     process: Process,
@@ -12,7 +13,7 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn start(dir: &TempDir, flags: &[&str]) -> Server {
         let args = ["serve", "--addr", "127.0.0.1:0", "--model", "offline", "--root", "."];
-        let mut process = Process::start(dir, &[&args, flags].concat());
+        let mut process = BIN.start(dir, &[&args, flags].concat());
         let address = process.err.word_after("http://");
         Server { process, address }
     }
@@ -79,7 +80,7 @@ impl Chat {
 }
 
 fn start(dir: &TempDir, session: &str) -> Process {
-    let mut process = Process::start(dir, &["chat", "--session", session, "--model", "offline"]);
+    let mut process = BIN.start(dir, &["chat", "--session", session, "--model", "offline"]);
     process.err.until("The conversation has");
     process
 }

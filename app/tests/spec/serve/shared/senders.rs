@@ -8,9 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use loopwright_core::log::{LogEntry, SessionInfo};
+use loopwright_test_support::http::{Connection, Response};
 use serde_json::{Value, json};
-
-use crate::http::{Connection, Response};
 
 /// Time limit per input, for all inputs together.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(3);

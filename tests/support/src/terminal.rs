@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::process::{STORE, TEST_TIMEOUT};
+use crate::TEST_TIMEOUT;
+use crate::process::{Binary, STORE};
 
 /// A terminal with a shell in the test's directory.
-pub(crate) struct Terminal {
+pub struct Terminal {
     socket: PathBuf,
     /// The process that reports every write to the terminal.
     watcher: Child,
@@ -20,15 +21,22 @@ pub(crate) struct Terminal {
 
 /// The text on the screen.
 #[derive(Clone)]
-pub(crate) struct Screen {
-    pub(crate) lines: Vec<String>,
+pub struct Screen {
+    /// The lines, without trailing spaces.
+    pub lines: Vec<String>,
 }
 
 impl Terminal {
-    /// Starts a terminal of this size. The shell finds the binary as `loopwright` and inherits
+    /// Starts a terminal of this size. The shell finds the binary by its name and inherits
     /// nothing from the machine's environment.
-    pub(crate) fn new(dir: &TempDir, columns: u16, rows: u16, vars: &[(&str, &str)]) -> Terminal {
-        let bin = PathBuf::from(crate::BIN);
+    pub fn new(
+        binary: Binary,
+        dir: &TempDir,
+        columns: u16,
+        rows: u16,
+        vars: &[(&str, &str)],
+    ) -> Terminal {
+        let bin = PathBuf::from(binary.path());
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", bin.parent().unwrap().display());
         let socket = dir.path().join(".tmux");
         let (columns, rows) = (columns.to_string(), rows.to_string());
@@ -65,46 +73,46 @@ impl Terminal {
     }
 
     /// Runs a tmux command and returns its output.
-    pub(crate) fn tmux(&self, args: &[&str]) -> String {
+    pub fn tmux(&self, args: &[&str]) -> String {
         let done = Command::new("tmux").arg("-S").arg(&self.socket).args(args).output().unwrap();
         assert!(done.status.success(), "tmux {args:?}: {}", String::from_utf8_lossy(&done.stderr));
         String::from_utf8(done.stdout).unwrap()
     }
 
     /// Types text literally.
-    pub(crate) fn text(&self, text: &str) {
+    pub fn text(&self, text: &str) {
         self.tmux(&["send-keys", "-l", "--", text]);
     }
 
     /// Presses keys by their tmux names: `Enter`, `M-Enter`, `C-c`, `Escape`.
-    pub(crate) fn keys(&self, keys: &[&str]) {
+    pub fn keys(&self, keys: &[&str]) {
         self.tmux(&[&["send-keys"], keys].concat());
     }
 
     /// Types a line and presses Enter.
-    pub(crate) fn line(&self, text: &str) {
+    pub fn line(&self, text: &str) {
         self.text(text);
         self.keys(&["Enter"]);
     }
 
     /// Returns the screen.
-    pub(crate) fn screen(&self) -> Screen {
+    pub fn screen(&self) -> Screen {
         let text = self.tmux(&["capture-pane", "-p"]);
         Screen { lines: text.lines().map(|line| line.trim_end().to_owned()).collect() }
     }
 
     /// Returns the screen with colours as escape sequences.
-    pub(crate) fn coloured(&self) -> String {
+    pub fn coloured(&self) -> String {
         self.tmux(&["capture-pane", "-p", "-e"])
     }
 
     /// Waits until the text is on the screen.
-    pub(crate) fn until(&self, text: &str) -> Screen {
+    pub fn until(&self, text: &str) -> Screen {
         self.when(&format!("`{text}` is seen"), |screen| screen.shows(text))
     }
 
     /// Waits until the screen meets a condition.
-    pub(crate) fn when(&self, what: &str, wanted: impl Fn(&Screen) -> bool) -> Screen {
+    pub fn when(&self, what: &str, wanted: impl Fn(&Screen) -> bool) -> Screen {
         let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let screen = self.screen();
@@ -119,25 +127,25 @@ impl Terminal {
     }
 
     /// Waits until the chat has exited and returns the command that resumes it.
-    pub(crate) fn resume_command(&self) -> String {
+    pub fn resume_command(&self) -> String {
         let text = self.until("resumes this conversation").lines.concat();
         text.rsplit("resumes this").nth(1).unwrap().rsplit('`').nth(1).unwrap().to_owned()
     }
 
     /// Returns the id of the process that runs in the shell.
-    pub(crate) fn running(&self) -> String {
+    pub fn running(&self) -> String {
         let shell = self.tmux(&["display-message", "-p", "#{pane_pid}"]);
         let children = Command::new("pgrep").args(["-P", shell.trim()]).output().unwrap();
         String::from_utf8(children.stdout).unwrap().trim().to_owned()
     }
 
     /// Sends a signal to the process that runs in the shell.
-    pub(crate) fn signal(&self, signal: &str) {
+    pub fn signal(&self, signal: &str) {
         assert!(Command::new("kill").args([signal, &self.running()]).status().unwrap().success());
     }
 
     /// Asserts that the shell has its terminal back: main screen, echo, line mode, cursor.
-    pub(crate) fn assert_usable(&self) {
+    pub fn assert_usable(&self) {
         self.when("the shell's own screen is back", |_| self.flag("alternate_on") == "0");
         self.line(
             "stty -a | tr ' ;' '\\n' | grep -xE 'icanon|echo|isig|icrnl|opost' | sort \
@@ -168,7 +176,8 @@ impl Drop for Terminal {
 }
 
 impl Screen {
-    pub(crate) fn shows(&self, text: &str) -> bool {
+    /// Returns whether a line contains this text.
+    pub fn shows(&self, text: &str) -> bool {
         self.lines.iter().any(|line| line.contains(text))
     }
 }

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 const NOBODY: u32 = 65534;
 
 /// A server on its own port. It is stopped on drop.
-pub(crate) struct Server {
+pub struct Server {
     bin: PathBuf,
     folder: TempDir,
     port: u16,
@@ -33,13 +33,13 @@ impl Drop for Server {
 impl Server {
     /// Creates a cluster in RAM, if possible, and starts its server. Nothing is flushed, since a
     /// crash of the machine is not tested.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         Self::start_in(folder.unwrap(), "-F")
     }
 
     /// Creates a cluster in a folder and starts its server with these options.
-    pub(crate) fn start_in(folder: TempDir, options: &str) -> Self {
+    pub fn start_in(folder: TempDir, options: &str) -> Self {
         let server = Self::create(folder, options);
         server.run();
         server
@@ -47,7 +47,7 @@ impl Server {
 
     /// Creates a cluster and starts its server with the certificate that `certify` creates in a
     /// folder, as `server.crt` and `server.key`.
-    pub(crate) fn start_encrypted(certify: impl FnOnce(&Path)) -> Self {
+    pub fn start_encrypted(certify: impl FnOnce(&Path)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = "-F -c ssl=on -c ssl_cert_file=../server.crt -c ssl_key_file=../server.key";
         let server = Self::create(folder, options);
@@ -61,7 +61,7 @@ impl Server {
     }
 
     /// Creates a cluster whose server can be reached by other machines of this network.
-    pub(crate) fn start_for(network: &str) -> Self {
+    pub fn start_for(network: &str) -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let mut server = Self::create(folder.unwrap(), "-F");
         server.listens_at = "*";
@@ -73,7 +73,7 @@ impl Server {
 
     /// Starts a standby, which receives everything that this server writes. With `waits`, commits
     /// wait for it.
-    pub(crate) fn start_standby(&self, waits: bool) -> Self {
+    pub fn start_standby(&self, waits: bool) -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         if is_root() {
             chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
@@ -94,13 +94,13 @@ impl Server {
     }
 
     /// Cuts a standby off from its primary.
-    pub(crate) fn disconnect(&self) {
+    pub fn disconnect(&self) {
         self.psql("ALTER SYSTEM SET primary_conninfo = ''");
         self.psql("SELECT pg_reload_conf()");
     }
 
     /// Makes a standby the primary.
-    pub(crate) fn promote(&self) {
+    pub fn promote(&self) {
         self.psql("SELECT pg_promote(true)");
     }
 
@@ -111,12 +111,12 @@ impl Server {
     }
 
     /// Returns the port.
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Returns the file of this name in the folder of the cluster.
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -135,7 +135,7 @@ impl Server {
     }
 
     /// Starts the server, and waits until it accepts connections.
-    pub(crate) fn run(&self) {
+    pub fn run(&self) {
         let mut start = self.program("pg_ctl");
         let options = format!(
             "{} -c listen_addresses='{}' -c max_connections=300 -p {} -k {}",
@@ -149,13 +149,13 @@ impl Server {
     }
 
     /// Stops the server: `immediate` like a crash, `fast` in order.
-    pub(crate) fn stop(&self, mode: &str) {
+    pub fn stop(&self, mode: &str) {
         let mut stop = self.program("pg_ctl");
         let _ = stop.args(["stop", "-m", mode, "-D", "data"]).status(); // it may have ended
     }
 
     /// Returns the address of the database.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("postgres://test@127.0.0.1:{}/postgres", self.port)
     }
 

@@ -19,22 +19,28 @@ use tokio::net::TcpListener;
 
 /// The requests received so far.
 #[derive(Default)]
-pub(crate) struct Received {
-    pub(crate) spans: Vec<Span>,
-    pub(crate) metrics: BTreeMap<String, Metric>,
-    pub(crate) resource: BTreeMap<String, String>,
+pub struct Received {
+    /// All spans, in the order of their arrival.
+    pub spans: Vec<Span>,
+    /// The last state of each metric, by name.
+    pub metrics: BTreeMap<String, Metric>,
+    /// The attributes of the last resource.
+    pub resource: BTreeMap<String, String>,
     /// All bodies, to search for contents that must not be in them.
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
+/// A collector that listens on a local port.
 #[derive(Clone)]
-pub(crate) struct Collector {
-    pub(crate) url: String,
+pub struct Collector {
+    /// The address, without a path.
+    pub url: String,
     received: Arc<Mutex<Received>>,
 }
 
 impl Collector {
-    pub(crate) async fn start() -> Collector {
+    /// Starts the collector on a free local port.
+    pub async fn start() -> Collector {
         let received = Arc::<Mutex<Received>>::default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -46,12 +52,13 @@ impl Collector {
         Collector { url, received }
     }
 
-    pub(crate) fn received(&self) -> std::sync::MutexGuard<'_, Received> {
+    /// Returns the requests received so far. Requests wait while the guard exists.
+    pub fn received(&self) -> std::sync::MutexGuard<'_, Received> {
         self.received.lock().unwrap()
     }
 
     /// Returns the only span of this name.
-    pub(crate) fn span(&self, name: &str) -> Span {
+    pub fn span(&self, name: &str) -> Span {
         let received = self.received();
         let mut named = received.spans.iter().filter(|span| span.name == name);
         let names: Vec<&str> = received.spans.iter().map(|span| &*span.name).collect();
@@ -60,7 +67,8 @@ impl Collector {
         span.clone()
     }
 
-    pub(crate) fn contains(&self, text: &str) -> bool {
+    /// Returns whether a body contained this text.
+    pub fn contains(&self, text: &str) -> bool {
         self.received().bytes.windows(text.len()).any(|part| part == text.as_bytes())
     }
 }
@@ -95,7 +103,7 @@ async fn metrics(State(received): Shared, body: Bytes) -> StatusCode {
 }
 
 /// Returns attributes as text, by name.
-pub(crate) fn attributes(attributes: &[KeyValue]) -> BTreeMap<String, String> {
+pub fn attributes(attributes: &[KeyValue]) -> BTreeMap<String, String> {
     let pair = |pair: &KeyValue| (pair.key.clone(), text(pair.value.as_ref().unwrap()));
     attributes.iter().map(pair).collect()
 }

@@ -6,23 +6,27 @@ use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::{Value, json};
 
-use crate::process::TEST_TIMEOUT;
+use crate::TEST_TIMEOUT;
 
 /// A listening socket on this machine.
-pub(crate) struct Server {
-    pub(crate) url: String,
+pub struct Server {
+    /// The base URL.
+    pub url: String,
     requests: Receiver<Exchange>,
 }
 
 /// A request that waits for its reply. Dropping it breaks the connection.
-pub(crate) struct Exchange {
-    pub(crate) head: String,
-    pub(crate) body: Value,
+pub struct Exchange {
+    /// The request line and the headers, in lower case.
+    pub head: String,
+    /// The body, or null if it is not JSON.
+    pub body: Value,
     stream: TcpStream,
 }
 
 impl Server {
-    pub(crate) fn start() -> Server {
+    /// Starts the server on a free local port.
+    pub fn start() -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let (to_test, requests) = channel();
@@ -40,12 +44,12 @@ impl Server {
     }
 
     /// Returns whether no request has arrived.
-    pub(crate) fn is_unasked(&self) -> bool {
+    pub fn is_unasked(&self) -> bool {
         self.requests.try_recv().is_err()
     }
 
     /// Waits for the next request.
-    pub(crate) fn request(&self) -> Exchange {
+    pub fn request(&self) -> Exchange {
         self.requests.recv_timeout(TEST_TIMEOUT).unwrap()
     }
 }
@@ -73,34 +77,34 @@ impl Exchange {
     }
 
     /// Returns the text of the last message.
-    pub(crate) fn last(&self) -> String {
+    pub fn last(&self) -> String {
         self.body["messages"].as_array().unwrap().last().unwrap()["content"].to_string()
     }
 
     /// Starts a reply.
-    pub(crate) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         let head =
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
         self.stream.write_all(head.as_bytes()).unwrap();
     }
 
     /// Sends a fragment of text.
-    pub(crate) fn text(&mut self, text: &str) {
+    pub fn text(&mut self, text: &str) {
         self.delta(json!({ "content": text }), Value::Null);
     }
 
     /// Sends bytes that are not a valid event, and hangs up.
-    pub(crate) fn garbage(mut self) {
+    pub fn garbage(mut self) {
         self.stream.write_all(b"data: {\"choices\": [{\x00\xff\n\n<html>\r\n\r\n").unwrap();
     }
 
     /// Sends these bytes. Returns whether the client may still read them.
-    pub(crate) fn raw(&mut self, bytes: &[u8]) -> bool {
+    pub fn raw(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
     }
 
     /// Waits until the client closes the connection.
-    pub(crate) fn until_hung_up(mut self) {
+    pub fn until_hung_up(mut self) {
         self.stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         match self.stream.read(&mut [0]) {
             Ok(0) => {}
@@ -110,20 +114,20 @@ impl Exchange {
     }
 
     /// Ends a reply.
-    pub(crate) fn end(mut self, reason: &str) {
+    pub fn end(mut self, reason: &str) {
         self.delta(json!({}), json!(reason));
         self.stream.write_all(b"data: [DONE]\n\n").unwrap();
     }
 
     /// Replies with this text.
-    pub(crate) fn say(mut self, text: &str) {
+    pub fn say(mut self, text: &str) {
         self.begin();
         self.text(text);
         self.end("stop");
     }
 
     /// Replies with this text and this token usage.
-    pub(crate) fn reply_with_usage(mut self, text: &str, input: u64, output: u64) {
+    pub fn reply_with_usage(mut self, text: &str, input: u64, output: u64) {
         self.begin();
         self.text(text);
         self.delta(json!({}), json!("stop"));
@@ -133,7 +137,7 @@ impl Exchange {
     }
 
     /// Replies with tool calls.
-    pub(crate) fn call(mut self, calls: &[(&str, Value)]) {
+    pub fn call(mut self, calls: &[(&str, Value)]) {
         self.begin();
         for (index, (name, arguments)) in calls.iter().enumerate() {
             let function = json!({ "name": name, "arguments": arguments.to_string() });
@@ -146,7 +150,7 @@ impl Exchange {
     }
 
     /// Replies with JSON of this status.
-    pub(crate) fn answer(mut self, status: &str, body: &Value) {
+    pub fn answer(mut self, status: &str, body: &Value) {
         let body = body.to_string();
         let length = body.len();
         let answer = format!(
@@ -157,7 +161,7 @@ impl Exchange {
     }
 
     /// Sends a fragment, with the finish reason if it is not null.
-    pub(crate) fn delta(&mut self, delta: Value, reason: Value) {
+    pub fn delta(&mut self, delta: Value, reason: Value) {
         let chunk = json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }] });
         self.stream.write_all(format!("data: {chunk}\n\n").as_bytes()).unwrap();
     }

@@ -1,4 +1,4 @@
-//! The binary as a child process: in its own directory, with an environment that only says where
+//! A binary as a child process: in its own directory, with an environment that only says where
 //! sessions are stored.
 
 use std::fs::File;
@@ -7,38 +7,43 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::inotify;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tempfile::TempDir;
 
-/// The time after which a waiting test fails, even on a busy machine.
-pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(120);
+use crate::TEST_TIMEOUT;
 
 /// The path of the session store in a test's directory.
-pub(crate) const STORE: &str = ".kept/sessions.db";
+pub const STORE: &str = ".kept/sessions.db";
 
 /// The file in a test's directory with the address of a database, if that is the store.
-pub(crate) const ADDRESS: &str = ".address";
+pub const ADDRESS: &str = ".address";
 
 /// Returns the address of the database that is the store of a test.
-pub(crate) fn database(dir: &TempDir) -> Option<String> {
+pub fn database(dir: &TempDir) -> Option<String> {
     std::fs::read_to_string(dir.path().join(ADDRESS)).ok()
 }
 
-/// A running `loopwright`.
-pub(crate) struct Process {
+/// A binary that is tested.
+#[derive(Debug, Clone, Copy)]
+pub struct Binary(&'static str);
+
+/// A running binary.
+pub struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
     unread: Option<ChildStdout>,
-    pub(crate) out: Output,
-    pub(crate) err: Output,
+    /// The standard output.
+    pub out: Output,
+    /// The standard error.
+    pub err: Output,
 }
 
 /// The output of a process so far.
-pub(crate) struct Output {
+pub struct Output {
     chunks: Receiver<Vec<u8>>,
     bytes: Vec<u8>,
     /// The end of the part that a test has waited for or read.
@@ -47,34 +52,33 @@ pub(crate) struct Output {
 
 /// The exit code and the whole output of a process.
 #[derive(Debug)]
-pub(crate) struct Exit {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
+pub struct Exit {
+    /// The exit code, or -1 after a signal.
+    pub code: i32,
+    /// The standard output.
+    pub out: String,
+    /// The standard error.
+    pub err: String,
 }
 
 /// Creates a directory with a Cargo.toml to read.
-pub(crate) fn project() -> TempDir {
+pub fn project() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let manifest = "[package]\nname = \"thing\"\ndescription = \"Counts sheep for engineers\"\n";
     std::fs::write(dir.path().join("Cargo.toml"), manifest).unwrap();
     dir
 }
 
-/// Runs `loopwright` to its end. Its standard input is open and silent; `run` has none.
-pub(crate) fn loopwright(dir: &TempDir, args: &[&str]) -> Exit {
-    Process::start(dir, args).end()
-}
-
 /// A store in the directory `locked`, in use as if another process were opening a session.
-pub(crate) struct LockedStore {
+pub struct LockedStore {
     _lock: File,
     /// A watch on the file of the lock, which reports when it is opened.
     opened: OwnedFd,
 }
 
 impl LockedStore {
-    pub(crate) fn new(dir: &TempDir) -> Self {
+    /// Creates the store and locks it.
+    pub fn new(dir: &TempDir) -> Self {
         std::fs::create_dir(dir.path().join("locked")).unwrap();
         let path = dir.path().join("locked/.lock");
         let lock = File::create(&path).unwrap();
@@ -85,58 +89,71 @@ impl LockedStore {
     }
 
     /// Waits until a process tries to lock the store.
-    pub(crate) fn until_tried(&self) {
+    pub fn until_tried(&self) {
         rustix::io::read(&self.opened, &mut [0; 1024]).unwrap();
     }
 }
 
-impl Process {
-    pub(crate) fn start(dir: &TempDir, args: &[&str]) -> Process {
-        Process::start_with(dir, args, &[])
+impl Binary {
+    /// Returns the binary at a path, which Cargo has in the variable `CARGO_BIN_EXE_NAME`.
+    pub const fn new(path: &'static str) -> Binary {
+        Binary(path)
+    }
+
+    /// Returns the path of the binary.
+    pub fn path(self) -> &'static str {
+        self.0
+    }
+
+    /// Runs the binary to its end. Its standard input is open and silent; `run` has none.
+    pub fn run(self, dir: &TempDir, args: &[&str]) -> Exit {
+        self.start(dir, args).end()
+    }
+
+    /// Starts the binary.
+    pub fn start(self, dir: &TempDir, args: &[&str]) -> Process {
+        self.start_with(dir, args, &[])
     }
 
     /// Starts the binary with these environment variables and no others.
-    pub(crate) fn start_with(dir: &TempDir, args: &[&str], vars: &[(&str, &str)]) -> Process {
-        Process::start_as(dir, &[], args, vars)
+    pub fn start_with(self, dir: &TempDir, args: &[&str], vars: &[(&str, &str)]) -> Process {
+        self.start_as(dir, &[], args, vars)
     }
 
     /// Starts a `run` with a pipe as its standard input.
-    pub(crate) fn piped(dir: &TempDir, args: &[&str]) -> Process {
-        let mut process = Process::spawn(dir, &[], args, &[], Stdio::piped());
+    pub fn piped(self, dir: &TempDir, args: &[&str]) -> Process {
+        let mut process = self.spawn(dir, &[], args, &[], Stdio::piped());
         process.out = Output::of(process.unread.take().unwrap());
         process
     }
 
     /// Starts the binary as an argument of `command`, which replaces itself with it.
-    pub(crate) fn start_as(
+    pub fn start_as(
+        self,
         dir: &TempDir,
         command: &[&str],
         args: &[&str],
         vars: &[(&str, &str)],
     ) -> Process {
-        let mut process = Process::spawn(dir, command, args, vars, Process::input(args));
+        let mut process = self.spawn(dir, command, args, vars, input(args));
         process.out = Output::of(process.unread.take().unwrap());
         process
     }
 
     /// Starts the binary with a standard output that the test does not read.
-    pub(crate) fn unread(dir: &TempDir, args: &[&str]) -> Process {
-        Process::spawn(dir, &[], args, &[], Process::input(args))
-    }
-
-    /// Returns the standard input: none for `run`, which would read a pipe to its end.
-    fn input(args: &[&str]) -> Stdio {
-        if args.first() == Some(&"run") { Stdio::null() } else { Stdio::piped() }
+    pub fn unread(self, dir: &TempDir, args: &[&str]) -> Process {
+        self.spawn(dir, &[], args, &[], input(args))
     }
 
     fn spawn(
+        self,
         dir: &TempDir,
         command: &[&str],
         args: &[&str],
         vars: &[(&str, &str)],
         stdin: Stdio,
     ) -> Process {
-        let line = [command, &[crate::BIN], args].concat();
+        let line = [command, &[self.0], args].concat();
         let mut command = Command::new(line[0]);
         command.args(&line[1..]).current_dir(dir.path()).env_clear();
         let store = database(dir).map_or_else(|| dir.path().join(STORE), PathBuf::from);
@@ -147,38 +164,45 @@ impl Process {
         let err = Output::of(child.stderr.take().unwrap());
         Process { stdin: child.stdin.take(), unread, child, out, err }
     }
+}
 
+/// Returns the standard input: none for `run`, which would read a pipe to its end.
+fn input(args: &[&str]) -> Stdio {
+    if args.first() == Some(&"run") { Stdio::null() } else { Stdio::piped() }
+}
+
+impl Process {
     /// Writes a line to the standard input.
-    pub(crate) fn line(&mut self, line: &str) {
+    pub fn line(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().unwrap();
         stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
         stdin.flush().unwrap();
     }
 
     /// Writes to the standard input. The process may have closed it already.
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+    pub fn bytes(&mut self, bytes: &[u8]) {
         let _ = self.stdin.as_mut().unwrap().write_all(bytes);
     }
 
     /// Closes the standard input.
-    pub(crate) fn close_input(&mut self) {
+    pub fn close_input(&mut self) {
         self.stdin = None;
     }
 
     /// Presses Ctrl-C.
-    pub(crate) fn interrupt(&self) {
+    pub fn interrupt(&self) {
         self.signal("-INT");
     }
 
     /// Sends a signal, such as `-TERM`.
-    pub(crate) fn signal(&self, signal: &str) {
+    pub fn signal(&self, signal: &str) {
         let sent =
             Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }
 
     /// Removes the limit on the size of the process's files.
-    pub(crate) fn no_limit(&self) {
+    pub fn no_limit(&self) {
         let pid = self.child.id().to_string();
         let done =
             Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited:"]).status().unwrap();
@@ -186,28 +210,30 @@ impl Process {
     }
 
     /// Returns the first bytes of an output that nothing else reads.
-    pub(crate) fn first_bytes<const N: usize>(&mut self) -> [u8; N] {
+    pub fn first_bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut first = [0; N];
         self.unread.as_mut().unwrap().read_exact(&mut first).unwrap();
         first
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    /// Returns the id of the process.
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// `kill -9`.
-    pub(crate) fn kill(mut self) {
+    /// Kills the process with `SIGKILL`.
+    pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    pub(crate) fn is_alive(&mut self) -> bool {
+    /// Returns whether the process runs.
+    pub fn is_alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
     /// Waits for the end of a process whose output is not read, and returns its exit code.
-    pub(crate) fn code(&mut self) -> i32 {
+    pub fn code(&mut self) -> i32 {
         let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).unwrap();
         let mut end = [PollFd::new(&process, PollFlags::IN)];
         let timeout = TEST_TIMEOUT.try_into().unwrap();
@@ -216,21 +242,16 @@ impl Process {
     }
 
     /// Closes the standard input and waits for the end.
-    pub(crate) fn close(mut self) -> Exit {
+    pub fn close(mut self) -> Exit {
         self.close_input();
         self.end()
     }
 
     /// Waits until the process exits.
-    pub(crate) fn end(mut self) -> Exit {
+    pub fn end(mut self) -> Exit {
         let (out, err) = (self.out.rest(), self.err.rest());
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
         Exit { code, out, err }
-    }
-
-    /// Returns the path of a file in the directory `dir`.
-    pub(crate) fn file(dir: &TempDir, name: &str) -> PathBuf {
-        dir.path().join(name)
     }
 }
 
@@ -242,7 +263,8 @@ impl Drop for Process {
 }
 
 impl Output {
-    pub(crate) fn of(mut source: impl Read + Send + 'static) -> Output {
+    /// Reads `source` to its end in a thread.
+    pub fn of(mut source: impl Read + Send + 'static) -> Output {
         let (to_test, chunks) = channel();
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
@@ -256,7 +278,7 @@ impl Output {
     }
 
     /// Waits until `text` appears after the text of the previous wait.
-    pub(crate) fn until(&mut self, text: &str) {
+    pub fn until(&mut self, text: &str) {
         let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let unseen = &self.bytes[self.seen..];
@@ -277,7 +299,7 @@ impl Output {
     }
 
     /// Waits for more output and returns it.
-    pub(crate) fn more(&mut self) -> &[u8] {
+    pub fn more(&mut self) -> &[u8] {
         if self.seen == self.bytes.len() {
             self.bytes.extend(self.chunks.recv_timeout(TEST_TIMEOUT).unwrap());
         }
@@ -286,14 +308,14 @@ impl Output {
     }
 
     /// Waits for the next line and returns it.
-    pub(crate) fn line(&mut self) -> String {
+    pub fn line(&mut self) -> String {
         let begin = self.seen;
         self.until("\n");
         String::from_utf8(self.bytes[begin..self.seen].to_vec()).unwrap()
     }
 
     /// Returns the text between `text` and the next space or line end.
-    pub(crate) fn word_after(&mut self, text: &str) -> String {
+    pub fn word_after(&mut self, text: &str) -> String {
         self.until(text);
         let begin = self.seen;
         self.until(" ");
@@ -301,7 +323,7 @@ impl Output {
     }
 
     /// Returns all output so far.
-    pub(crate) fn so_far(&mut self) -> String {
+    pub fn so_far(&mut self) -> String {
         self.bytes.extend(self.chunks.try_iter().flatten());
         String::from_utf8_lossy(&self.bytes).into_owned()
     }

@@ -6,25 +6,28 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::process::TEST_TIMEOUT;
+use crate::TEST_TIMEOUT;
 
 /// A connection to a server, and the received bytes that were not read yet.
-pub(crate) struct Connection {
+pub struct Connection {
     stream: TcpStream,
     unread: Vec<u8>,
 }
 
 /// A complete response.
 #[derive(Debug)]
-pub(crate) struct Response {
-    pub(crate) status: u16,
+pub struct Response {
+    /// The status code.
+    pub status: u16,
     /// The status line and the headers, in lower case.
-    pub(crate) head: String,
-    pub(crate) body: String,
+    pub head: String,
+    /// The body, without the framing of chunks.
+    pub body: String,
 }
 
 impl Connection {
-    pub(crate) fn open(address: &str) -> Connection {
+    /// Connects to a server.
+    pub fn open(address: &str) -> Connection {
         Connection::try_open(address).unwrap()
     }
 
@@ -36,24 +39,24 @@ impl Connection {
 
     /// Sends a request with a JSON body to a server that may be killed meanwhile, and returns the
     /// response, if any.
-    pub(crate) fn try_post(address: &str, path: &str, body: &str) -> Option<Response> {
+    pub fn try_post(address: &str, path: &str, body: &str) -> Option<Response> {
         Connection::try_open(address).ok()?.request(address, path, "", body).response()
     }
 
     /// Asks a server that may be killed meanwhile, and returns the response, if any.
-    pub(crate) fn try_get(address: &str, path: &str) -> Option<Response> {
+    pub fn try_get(address: &str, path: &str) -> Option<Response> {
         let mut connection = Connection::try_open(address).ok()?;
         connection.send(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes());
         connection.response()
     }
 
     /// Sends these bytes. Ignores errors, as a server that has already refused may have hung up.
-    pub(crate) fn send(&mut self, bytes: &[u8]) {
+    pub fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
 
     /// Sends a request with a JSON body.
-    pub(crate) fn post(address: &str, path: &str, headers: &str, body: &str) -> Connection {
+    pub fn post(address: &str, path: &str, headers: &str, body: &str) -> Connection {
         Connection::open(address).request(address, path, headers, body)
     }
 
@@ -99,14 +102,14 @@ impl Connection {
     }
 
     /// Returns the status and the head, or `None` if the server hung up.
-    pub(crate) fn head(&mut self) -> Option<(u16, String)> {
+    pub fn head(&mut self) -> Option<(u16, String)> {
         let head = self.until("\r\n\r\n")?;
         let status = head.split(' ').nth(1)?.parse().unwrap();
         Some((status, head.to_lowercase()))
     }
 
     /// Returns the complete response, or `None` if the server hung up.
-    pub(crate) fn response(&mut self) -> Option<Response> {
+    pub fn response(&mut self) -> Option<Response> {
         let (status, head) = self.head()?;
         let length = head
             .split("content-length: ")
@@ -121,7 +124,7 @@ impl Connection {
     }
 
     /// Returns the next chunk of a body, or `None` at its end.
-    pub(crate) fn chunk(&mut self) -> Option<String> {
+    pub fn chunk(&mut self) -> Option<String> {
         let size = usize::from_str_radix(&self.until("\r\n")?, 16).unwrap();
         let chunk = self.exactly(size)?;
         self.exactly(2)?;
@@ -129,7 +132,7 @@ impl Connection {
     }
 
     /// Returns the next frame of an event stream verbatim, skipping comments.
-    pub(crate) fn frame(&mut self) -> Option<String> {
+    pub fn frame(&mut self) -> Option<String> {
         let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             assert!(Instant::now() < deadline, "no frame comes");
@@ -144,19 +147,19 @@ impl Connection {
     }
 
     /// Returns the JSON of the next frame.
-    pub(crate) fn event(&mut self) -> Option<Value> {
+    pub fn event(&mut self) -> Option<Value> {
         let frame = self.frame()?;
         let data = frame.strip_prefix("data: ").unwrap();
         Some(serde_json::from_str(data).unwrap())
     }
 
     /// Returns the JSON of all remaining frames.
-    pub(crate) fn events(&mut self) -> Vec<Value> {
+    pub fn events(&mut self) -> Vec<Value> {
         std::iter::from_fn(|| self.event()).collect()
     }
 
     /// Returns the next frame of this type, skipping the frames before it.
-    pub(crate) fn event_of(&mut self, kind: &str) -> Value {
+    pub fn event_of(&mut self, kind: &str) -> Value {
         loop {
             let event = self.event().unwrap();
             if event["type"] == kind {

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 /// The nodes of a cluster. They are stopped on drop.
-pub(crate) struct RestateServers {
+pub struct RestateServers {
     nodes: Vec<Node>,
     _folder: TempDir,
 }
@@ -32,7 +32,7 @@ fn free_port() -> u16 {
 
 impl RestateServers {
     /// Starts this number of nodes, and waits until they accept calls.
-    pub(crate) async fn start(nodes: usize) -> Self {
+    pub async fn start(nodes: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let ports: Vec<u16> = (0..nodes).map(|_| free_port()).collect();
         let addresses: Vec<String> =
@@ -66,7 +66,7 @@ impl RestateServers {
     }
 
     /// Starts a node.
-    pub(crate) fn run(&mut self, node: usize) {
+    pub fn run(&mut self, node: usize) {
         let node = &mut self.nodes[node];
         let mut command = Command::new(program());
         command.envs(node.command.iter().cloned()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -76,7 +76,7 @@ impl RestateServers {
     }
 
     /// Kills a node.
-    pub(crate) fn kill(&mut self, node: usize) {
+    pub fn kill(&mut self, node: usize) {
         if let Some(mut child) = self.nodes[node].child.take() {
             let _ = child.kill();
             let _ = child.wait();
@@ -92,12 +92,13 @@ impl RestateServers {
     }
 
     /// Returns the addresses of the ingress and the admin API of a node.
-    pub(crate) fn addresses(&self, node: usize) -> (String, String) {
+    pub fn addresses(&self, node: usize) -> (String, String) {
         let Node { ingress, admin, .. } = &self.nodes[node];
         (format!("http://127.0.0.1:{ingress}"), format!("http://127.0.0.1:{admin}"))
     }
 
-    pub(crate) fn count(&self) -> usize {
+    /// Returns the number of nodes.
+    pub fn count(&self) -> usize {
         self.nodes.len()
     }
 }

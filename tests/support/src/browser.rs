@@ -13,10 +13,10 @@ use base64::Engine;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::TEST_TIMEOUT;
+use crate::{TEST_TIMEOUT, target};
 
 /// A running browser without a window. It ends when the last of its tabs is dropped.
-pub(crate) struct Browser {
+pub struct Browser {
     child: Child,
     to: RefCell<ChildStdin>,
     from: Receiver<Value>,
@@ -27,14 +27,15 @@ pub(crate) struct Browser {
 }
 
 /// A tab of it.
-pub(crate) struct Tab {
+pub struct Tab {
     browser: Rc<Browser>,
     target: Value,
     session: String,
 }
 
 impl Browser {
-    pub(crate) fn start() -> Rc<Browser> {
+    /// Starts Chromium with an empty profile.
+    pub fn start() -> Rc<Browser> {
         let profile = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
         // It reads commands from descriptor 3 and writes to 4.
@@ -103,7 +104,7 @@ impl Browser {
     }
 
     /// Opens a tab at this address, with the size of a laptop's screen.
-    pub(crate) fn tab(self: &Rc<Browser>, url: &str) -> Tab {
+    pub fn tab(self: &Rc<Browser>, url: &str) -> Tab {
         let target = self.call(None, "Target.createTarget", json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         let session = self.call(None, "Target.attachToTarget", attach)["sessionId"]
@@ -124,13 +125,14 @@ impl Browser {
 
 /// A mouse whose button is held down.
 #[must_use = "the button is held until `release`"]
-pub(crate) struct PressedMouse<'a> {
+pub struct PressedMouse<'a> {
     tab: &'a Tab,
     at: Value,
 }
 
 impl PressedMouse<'_> {
-    pub(crate) fn release(self) {
+    /// Releases the button.
+    pub fn release(self) {
         self.dispatch("mouseReleased");
     }
 
@@ -167,22 +169,23 @@ impl Tab {
     }
 
     /// Loads the page again, after a script that runs before its own.
-    pub(crate) fn reload_after(&self, script: &str) {
+    pub fn reload_after(&self, script: &str) {
         self.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": script }));
         self.reload();
     }
 
     /// Closes the tab in the browser. Dropping it leaves it open.
-    pub(crate) fn close(self) {
+    pub fn close(self) {
         self.browser.call(None, "Target.closeTarget", json!({ "targetId": self.target }));
     }
 
-    pub(crate) fn reload(&self) {
+    /// Loads the page again, and waits until it is loaded.
+    pub fn reload(&self) {
         self.load("Page.reload", json!({}));
     }
 
     /// Returns the value of an expression or a promise.
-    pub(crate) fn eval(&self, script: &str) -> Value {
+    pub fn eval(&self, script: &str) -> Value {
         let params = json!({ "expression": script, "awaitPromise": true, "returnByValue": true });
         let mut answer = self.call("Runtime.evaluate", params);
         assert!(answer["exceptionDetails"].is_null(), "{script}: {}", answer["exceptionDetails"]);
@@ -191,7 +194,7 @@ impl Tab {
 
     /// Waits until an expression is true: checks it now, after every change of the document, and
     /// ten times per second, since a change of the focus does not change the document.
-    pub(crate) fn until(&self, condition: &str) {
+    pub fn until(&self, condition: &str) {
         let limit = TEST_TIMEOUT.as_millis() - 5_000;
         let met = self.eval(&format!(
             "new Promise((done) => {{
@@ -214,7 +217,7 @@ impl Tab {
     }
 
     /// Waits until the page shows this text in an element that a selector finds.
-    pub(crate) fn until_text(&self, selector: &str, text: &str) {
+    pub fn until_text(&self, selector: &str, text: &str) {
         let (selector, text) = (json!(selector), json!(text));
         self.until(&format!(
             "[...document.querySelectorAll({selector})]
@@ -223,7 +226,7 @@ impl Tab {
     }
 
     /// Returns the text that an element shows.
-    pub(crate) fn text(&self, selector: &str) -> String {
+    pub fn text(&self, selector: &str) -> String {
         self.eval(&format!("document.querySelector({})?.innerText ?? ''", json!(selector)))
             .as_str()
             .unwrap()
@@ -231,7 +234,7 @@ impl Tab {
     }
 
     /// Returns the number of elements that a selector finds.
-    pub(crate) fn count(&self, selector: &str) -> u64 {
+    pub fn count(&self, selector: &str) -> u64 {
         self.eval(&format!("document.querySelectorAll({}).length", json!(selector)))
             .as_u64()
             .unwrap()
@@ -240,7 +243,7 @@ impl Tab {
     /// Clicks into the middle of an element, with the mouse, in the visible tab. If the element
     /// moves between the look at its position and the click, the click is stopped before it
     /// reaches another element, and repeated.
-    pub(crate) fn click(&self, selector: &str) {
+    pub fn click(&self, selector: &str) {
         let found = json!(selector);
         loop {
             self.eval(&format!(
@@ -268,7 +271,7 @@ impl Tab {
     }
 
     /// Presses the button of the mouse in the middle of an element, in the visible tab.
-    pub(crate) fn press_mouse(&self, selector: &str) -> PressedMouse<'_> {
+    pub fn press_mouse(&self, selector: &str) -> PressedMouse<'_> {
         self.call("Page.bringToFront", json!({}));
         let found = json!(selector);
         self.until(&format!(
@@ -298,17 +301,17 @@ impl Tab {
     }
 
     /// Types into the focused element.
-    pub(crate) fn type_text(&self, text: &str) {
+    pub fn type_text(&self, text: &str) {
         self.call("Input.insertText", json!({ "text": text }));
     }
 
     /// Presses a key, with Alt if `alt`.
-    pub(crate) fn press(&self, key: &str, alt: bool) {
+    pub fn press(&self, key: &str, alt: bool) {
         self.press_with(key, u8::from(alt));
     }
 
     /// Presses a key with Control.
-    pub(crate) fn press_control(&self, key: &str) {
+    pub fn press_control(&self, key: &str) {
         self.press_with(key, 2);
     }
 
@@ -339,7 +342,7 @@ impl Tab {
     }
 
     /// Sets the size of the page, in pixels.
-    pub(crate) fn size(&self, width: u32, height: u32) {
+    pub fn size(&self, width: u32, height: u32) {
         let metrics = json!({
             "width": width,
             "height": height,
@@ -350,19 +353,19 @@ impl Tab {
     }
 
     /// Emulates a touch screen.
-    pub(crate) fn touch(&self) {
+    pub fn touch(&self) {
         let touch = json!({ "enabled": true, "maxTouchPoints": 5 });
         self.call("Emulation.setTouchEmulationEnabled", touch);
         self.until("matchMedia('(pointer: coarse)').matches");
     }
 
     /// Sets the preferences of the user: `dark` or `light`, and no motion.
-    pub(crate) fn prefer(&self, scheme: &str) {
+    pub fn prefer(&self, scheme: &str) {
         self.media(scheme, "reduce");
     }
 
     /// Sets the preferences of the user, with motion reduced or not.
-    pub(crate) fn media(&self, scheme: &str, motion: &str) {
+    pub fn media(&self, scheme: &str, motion: &str) {
         let colours = json!({ "name": "prefers-color-scheme", "value": scheme });
         let motion = json!({ "name": "prefers-reduced-motion", "value": motion });
         self.call("Emulation.setEmulatedMedia", json!({ "features": [colours, motion] }));
@@ -370,7 +373,7 @@ impl Tab {
 
     /// Returns the milliseconds that the page's own thread has worked since it was loaded, however
     /// busy the machine is.
-    pub(crate) fn worked(&self) -> f64 {
+    pub fn worked(&self) -> f64 {
         let metrics = self.call("Performance.getMetrics", json!({}));
         let task =
             metrics["metrics"].as_array().unwrap().iter().find(|one| one["name"] == "TaskDuration");
@@ -378,18 +381,18 @@ impl Tab {
     }
 
     /// Saves a screenshot, for a person to check.
-    pub(crate) fn screenshot(&self, name: &str) {
+    pub fn screenshot(&self, name: &str) {
         let shot = self.call("Page.captureScreenshot", json!({ "format": "png" }));
         let bytes = base64::engine::general_purpose::STANDARD
             .decode(shot["data"].as_str().unwrap())
             .unwrap();
-        let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/../screenshots");
-        std::fs::create_dir_all(folder).unwrap();
-        std::fs::write(format!("{folder}/{name}.png"), bytes).unwrap();
+        let folder = target().join("screenshots");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(format!("{name}.png")), bytes).unwrap();
     }
 
     /// Returns exceptions, and refusals by the page's policy.
-    pub(crate) fn console_errors(&self) -> Vec<String> {
+    pub fn console_errors(&self) -> Vec<String> {
         let events = self.browser.events.borrow();
         let here = events.iter().filter(|event| event["sessionId"] == *self.session);
         here.filter_map(|event| match event["method"].as_str()? {
