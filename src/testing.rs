@@ -51,7 +51,7 @@ pub use crash::{
 pub use faulty_memory::FaultyMemory;
 pub use fixed_environment::FixedEnvironment;
 pub use gate::Gate;
-pub use harness::Harness;
+pub use harness::{Harness, until};
 pub use replay::{Difference, Replay};
 pub use script::Script;
 pub use scripted_model::ScriptedModel;

@@ -1,4 +1,4 @@
-//! [`Harness`]: a session under test.
+//! [`Harness`]: a session under test. [`until`]: the events of any session up to one.
 
 use std::sync::Arc;
 
@@ -71,6 +71,26 @@ pub struct Harness {
     pub memory: InMemory,
 }
 
+/// Waits for the first event for which `stop` returns true, and returns the events up to and
+/// including it.
+///
+/// # Panics
+///
+/// Panics if the event stream ends first.
+pub async fn until(
+    events: &mut EventStream,
+    stop: impl Fn(&AgentEvent) -> bool,
+) -> Vec<Arc<Envelope>> {
+    let mut seen = Vec::new();
+    while let Some(event) = events.next().await {
+        seen.push(event.clone());
+        if stop(&event.event) {
+            return seen;
+        }
+    }
+    fail(&format!("the event stream ended without the event; received:\n{}", trace(&seen)))
+}
+
 impl Harness {
     /// Opens a session of an agent with this pattern and these replies. `options` sets the rest of
     /// the agent.
@@ -118,17 +138,9 @@ impl Harness {
         Harness { handle, events, model, agent, memory }
     }
 
-    /// Waits for the first event for which `stop` returns true, and returns the events up to and
-    /// including it. Panics if the event stream ends first.
+    /// Waits for an event of the session, as [`until`] does.
     pub async fn until(&mut self, stop: impl Fn(&AgentEvent) -> bool) -> Vec<Arc<Envelope>> {
-        let mut seen = Vec::new();
-        while let Some(event) = self.events.next().await {
-            seen.push(event.clone());
-            if stop(&event.event) {
-                return seen;
-            }
-        }
-        fail(&format!("the event stream ended without the event; received:\n{}", trace(&seen)))
+        until(&mut self.events, stop).await
     }
 
     /// Waits for the next `agent_end`, and returns the events up to and including it.

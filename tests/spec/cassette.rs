@@ -106,11 +106,6 @@ pub(crate) async fn decide_all(handle: &AgentHandle, decision: Decision) {
     }
 }
 
-/// Waits for an event of the run in progress.
-async fn until(stream: &mut EventStream, is_wanted: impl Fn(&AgentEvent) -> bool) {
-    while !is_wanted(&stream.next().await.expect("the event comes").event) {}
-}
-
 /// C174: Replies, deltas, updates, results and errors of tools, suspensions and terminations are
 /// replayed, without a model and without an effect.
 #[tokio::test(start_paused = true)]

@@ -157,10 +157,6 @@ async fn one_is_answered_while_the_others_work() {
     assert_eq!(results(&handle).await, expected);
 }
 
-async fn until(events: &mut EventStream, is_wanted: impl Fn(&AgentEvent) -> bool) {
-    while !is_wanted(&events.next().await.expect("the event comes").event) {}
-}
-
 /// C160: Any process that opens the root later has the actions pending there, once.
 #[tokio::test(start_paused = true)]
 async fn actions_are_decided_after_a_restart() {

@@ -5,7 +5,7 @@ pub(crate) use std::time::Duration;
 
 pub(crate) use loopwright_core::testing::{
     FaultyMemory, Gate, Harness, Script, ScriptedModel, TestTool, TreeInput, check_events,
-    crash_tree, trace,
+    crash_tree, trace, until,
 };
 pub(crate) use loopwright_core::{
     agent::*, compaction::*, event::*, hooks::*, log::*, message::*, model::*, pattern::*, tool::*,

@@ -39,15 +39,6 @@ async fn run(agent: &GenericAgent, owner: Owner) -> (AgentHandle, EventStream) {
     agent.run(RunContext::new().session("s").memory(owner)).await.unwrap()
 }
 
-async fn until(events: &mut EventStream, stop: impl Fn(&AgentEvent) -> bool) {
-    while let Some(event) = events.next().await {
-        if stop(&event.event) {
-            return;
-        }
-    }
-    panic!("the event did not come");
-}
-
 /// C212: inputs posted while nobody had opened the session are handled at the next opening, in the
 /// order of posting. Each input has a receipt.
 #[tokio::test(start_paused = true)]

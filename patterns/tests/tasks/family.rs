@@ -6,7 +6,7 @@ use loopwright_core::log::{InMemoryStore, PendingQuery, SessionLog, SessionStore
 use loopwright_core::message::{ResultStatus, Usage};
 use loopwright_core::model::ChatRequest;
 use loopwright_core::testing::{
-    Cassette, Gate, Script, ScriptedModel, TestTool, TreeInput, crash_tree,
+    Cassette, Gate, Script, ScriptedModel, TestTool, TreeInput, crash_tree, until,
 };
 use loopwright_core::tool::Effect;
 use loopwright_core::{AgentBuilder, AgentHandle, GenericAgent, RunContext};
@@ -82,10 +82,6 @@ async fn decide(handle: &AgentHandle, agent: &str, decision: Decision) {
     let pending = handle.pending().await.unwrap();
     let action = pending.into_iter().find(|action| of(action, agent)).expect("it is pending");
     handle.resolve(&action, decision).await.unwrap();
-}
-
-async fn until(events: &mut EventStream, is_wanted: impl Fn(&AgentEvent) -> bool) {
-    while !is_wanted(&events.next().await.expect("the event comes").event) {}
 }
 
 /// Asserts that approvals appear at the root with their path, and that each is decided there while

@@ -2,7 +2,7 @@
 
 use loopwright_core::GenericAgent;
 
-use super::{Family, results, until};
+use super::{Family, results};
 use crate::kit::*;
 
 /// C161: An abort closes waiting and working sub-agents. No further request is sent.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use loopwright_core::{GenericAgent, RunContext, SessionStore};
 
-use super::{Family, results, until};
+use super::{Family, results};
 use crate::kit::*;
 
 /// A store whose session `root` cannot be written while `fails` is set.

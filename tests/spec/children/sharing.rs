@@ -2,7 +2,7 @@
 
 use loopwright_core::{GenericAgent, SessionStore};
 
-use super::{Family, approve, child_replies, pending_calls, results, root_replies, until};
+use super::{Family, approve, child_replies, pending_calls, results, root_replies};
 use crate::kit::*;
 
 /// C162: The usage of sub-agents counts for the root, once, including their usage before a restart.

@@ -4,7 +4,7 @@ use loopwright_core::event::StreamEnd;
 use tokio::sync::Notify;
 
 use super::kit::SharedSession;
-use super::{ACCEPTED, agent, refused, request, run, until, until_receipt};
+use super::{ACCEPTED, agent, refused, request, run, until_receipt};
 use crate::compaction::KEEP;
 use crate::kit::*;
 
