@@ -6,7 +6,7 @@
 //! event-stream parser, [`SseParser`], and one adapter, [`Model`]. A format and an address make a
 //! model, such as [`OpenAiChat`], [`OpenAiResponses`], [`Anthropic`] or [`Gemini`].
 //!
-//! Decorators work with any model: [`Retry`], [`Fallback`], [`RateLimit`], [`Recorded`], and
+//! Decorators work with any model: [`Retry`], [`Fallback`], [`RateLimit`], and
 //! [`RetryMalformedCalls`] for calls that a server could not read. [`parse_text_tool_calls`] is a
 //! hook for models that write calls as text. [`Offline`] is a model without a server. [`resolve`]
 //! finds a model by its id, and a [`Catalogue`] contains sizes and prices of models.
@@ -37,7 +37,6 @@ mod formats;
 mod http;
 mod model;
 mod offline;
-mod recorded;
 
 pub use catalogue::detect::{Resolved, first_model, from_env, resolve, resolve_with};
 pub use catalogue::provider::{PROVIDERS, Provider};
@@ -63,4 +62,3 @@ pub use model::builder::{
 pub use model::reply_body::ReplyBody;
 pub use model::{Anthropic, Gemini, Model, OpenAiChat, OpenAiResponses};
 pub use offline::Offline;
-pub use recorded::Recorded;

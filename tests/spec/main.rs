@@ -42,7 +42,6 @@ mod packages;
 mod pattern_calls;
 mod patterns;
 mod principals;
-mod recorded;
 mod reentry;
 mod rejoin;
 mod replay;

@@ -18,7 +18,6 @@ mod options;
 mod proxy;
 mod quirks;
 mod rate_limit;
-mod recorded;
 #[path = "../rules/rules.rs"]
 mod rules;
 mod server;

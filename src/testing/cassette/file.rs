@@ -194,6 +194,12 @@ impl Writer {
         Ok(writer)
     }
 
+    /// Returns a writer of an existing file whose writes all fail.
+    #[cfg(test)]
+    pub(super) fn read_only(path: &Path) -> Self {
+        Writer { path: path.to_owned(), file: File::open(path).unwrap(), length: 0 }
+    }
+
     /// Appends a line.
     pub(super) fn write(&mut self, value: &impl Serialize) -> Result<(), CassetteError> {
         let written = serde_json::to_vec(value).map_err(io::Error::from).and_then(|mut line| {

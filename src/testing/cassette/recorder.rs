@@ -211,3 +211,37 @@ fn next(numbers: &mut HashMap<String, usize>, session: &str) -> usize {
     *number += 1;
     *number
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures_util::StreamExt;
+
+    use super::*;
+    use crate::model::ChatModel;
+    use crate::testing::cassette::model::CassetteModel;
+    use crate::testing::cassette::tape::{Shared, Tape};
+    use crate::testing::{Script, ScriptedModel};
+
+    /// C174: A reply that is not in the file is an error, also for `finish`.
+    #[tokio::test]
+    async fn a_reply_that_cannot_be_written_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("full.jsonl");
+        let shared = Shared::new(Tape::Record(Recorder::create(&path).unwrap()));
+        let model = Arc::new(ScriptedModel::new([Script::text("Hi")]));
+        let model = CassetteModel::new(shared.clone(), AgentKey::default(), None, model);
+        let events = model.stream(ChatRequest::default());
+        if let Tape::Record(recorder) = &mut *shared.lock() {
+            recorder.writer = Writer::read_only(&path);
+        }
+        let events: Vec<_> = events.collect().await;
+        let Some(ModelEvent::Error(error)) = events.last() else { panic!("{events:?}") };
+        assert!(error.message.contains("full.jsonl cannot be written"), "{error}");
+        assert!(!events.iter().any(|event| matches!(event, ModelEvent::Done { .. })), "{events:?}");
+        if let Tape::Record(recorder) = &mut *shared.lock() {
+            assert!(recorder.finish().is_err());
+        }
+    }
+}
