@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright_core::agent::{Environment, InputError, SystemEnvironment};
+use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::{
     ActionResult, Decision, ExternalAction, InputEvent, Prompt, Provided,
 };
-use loopwright_core::log::{
-    LogEntry, MemoryError, PostedInput, Schedule, SessionInfo, post_and_wait,
-};
-use loopwright_core::message::{InputId, RunId, new_input_id};
+use loopwright_core::log::{MemoryError, PostedInput, Schedule, SessionInfo, post_and_wait};
+use loopwright_core::message::{InputId, new_input_id};
 use loopwright_core::serde_json::Value;
 
 use crate::cron::Cron;
@@ -23,8 +21,12 @@ use crate::worker::Worker;
 const MAX_CREATIONS: u32 = 500;
 const CREATION_PAUSE: Duration = Duration::from_millis(20);
 
-/// A session of a cluster, identified by its name. It holds nothing open. Clones refer to the same
-/// session.
+/// A session of a cluster, identified by its name. Clones refer to the same session.
+///
+/// Its methods are an [`AgentHandle`](loopwright_core::AgentHandle)'s, except that it holds nothing
+/// open: an idle session is open in no process, and each input has it opened on some worker. So
+/// [`prompt`](ClusterSession::prompt) returns when the message is durable, not when its run has
+/// ended, and [`events`](ClusterSession::events) has the outcome.
 ///
 /// # Contract
 ///
@@ -102,8 +104,8 @@ impl ClusterSession {
 
     /// Stops the run in progress, or its pending calls, and waits until the session has taken the
     /// abort. See [`send`](ClusterSession::send).
-    pub async fn abort(&self) -> Result<InputId, ClusterError> {
-        self.send(InputEvent::Abort(Default::default())).await
+    pub async fn abort(&self) -> Result<(), ClusterError> {
+        self.send(InputEvent::Abort(Default::default())).await.map(drop)
     }
 
     /// Posts an input, and returns its id when it is durable. The session takes it soon, and may
@@ -225,26 +227,9 @@ impl ClusterSession {
     }
 
     async fn input(&self, mut event: InputEvent) -> Result<PostedInput, ClusterError> {
-        if let InputEvent::Abort(abort) = &mut event
-            && abort.run.is_none()
-        {
-            abort.run = Some(self.last_run().await?);
-        }
+        event.name_run(&*self.worker.store, &self.id).await?;
         let id = event.id().cloned().unwrap_or_else(new_input_id);
         Ok(PostedInput::new(id, event)?)
-    }
-
-    async fn last_run(&self) -> Result<RunId, ClusterError> {
-        if let Some(run) = self.info().await?.run {
-            return Ok(run);
-        }
-        let entries = self.worker.store.read(&self.id, 0).await?;
-        let run = |entry: &LogEntry| match entry {
-            LogEntry::RunStarted { run, .. } => Some(*run),
-            _ => None,
-        };
-        let last = entries.iter().rev().find_map(run);
-        last.ok_or_else(|| InputError::NothingToAbort(RunId(0)).into())
     }
 
     /// Posts an input and has it handled. Succeeds only when both are durable.

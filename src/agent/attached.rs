@@ -259,11 +259,10 @@ impl Attached {
             return drop(ack.send(Err(InputError::Busy)));
         }
         if let InputEvent::Abort(AbortRequest { run: run @ None, .. }) = &mut event {
-            let waits = || fold.batch.is_some().then_some(RunId(fold.runs));
-            *run = fold.run.or_else(waits);
-            if run.is_none() {
+            if fold.run.is_none() && fold.batch.is_none() {
                 return drop(ack.send(Ok(Receipt::new(id)))); // there is nothing to abort
             }
+            *run = Some(RunId(fold.runs)); // the caller has not seen a later one
         }
         let is_request = matches!(event, InputEvent::UserRequest(_));
         let input = match PostedInput::new(id.clone(), event) {

@@ -1,6 +1,8 @@
 //! Sessions that another process has open, and that this process needs to delete or to reopen with
 //! other settings.
 
+use std::time::Duration;
+
 use loopwright_core::SessionStore;
 use loopwright_core::agent::InputError;
 use loopwright_core::event::InputEvent;
@@ -8,8 +10,11 @@ use loopwright_core::log::{InputReceipt, MemoryError, PostedInput, SessionLog};
 use loopwright_core::message::new_input_id;
 use tokio::time::Instant;
 
-use super::sending::{RECEIPT_POLL_INTERVAL, RECEIPT_TIMEOUT};
+use super::sending::RECEIPT_TIMEOUT;
 use crate::error::{ApiError, ErrorKind};
+
+/// The interval between attempts at the operation that needs the session.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Requests to the process that has a session open to release it. The caller holds the session's
 /// lock, so the session is not open here.
@@ -62,7 +67,7 @@ impl<'a> Releasing<'a> {
                 posted => drop(posted?),
             }
         } // else a sub-agent's, which its root closes
-        tokio::time::sleep(RECEIPT_POLL_INTERVAL).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
         Ok(())
     }
 }

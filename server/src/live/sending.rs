@@ -1,20 +1,18 @@
 //! Inputs for sessions, wherever they are open.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use loopwright_core::agent::InputError;
 use loopwright_core::event::InputEvent;
-use loopwright_core::log::{LogEntry, MemoryError, PostedInput};
-use loopwright_core::message::{InputId, RunId, new_input_id};
+use loopwright_core::log::{MemoryError, PostedInput, post_and_wait};
+use loopwright_core::message::{InputId, new_input_id};
 use tokio::time::Instant;
 
 use super::{Lease, LiveSessions, Parts, is_end};
 use crate::error::{ApiError, ErrorKind};
 use crate::limits::quota::Client;
 use crate::settings::SessionSettings;
-
-/// The polling interval for the receipt of a posted input.
-pub(super) const RECEIPT_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Timeout for the receipt of a posted input.
 pub(super) const RECEIPT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -55,7 +53,7 @@ impl LiveSessions {
             }
             self.close_now(id).await;
         }
-        let event = self.name_run(id, event).await?;
+        event.name_run(&*self.0.parts.store, id).await?;
         match PostedInput::new(input, event) {
             Ok(input) => self.post(id, input).await,
             Err(error) => Ok(Err(error)),
@@ -82,22 +80,6 @@ impl LiveSessions {
         }
     }
 
-    /// Makes an abort name the last run of a session, since another one may have begun when it
-    /// arrives.
-    async fn name_run(&self, id: &str, mut event: InputEvent) -> Result<InputEvent, ApiError> {
-        if let InputEvent::Abort(abort) = &mut event
-            && abort.run.is_none()
-        {
-            let run = |entry: &LogEntry| match entry {
-                LogEntry::RunStarted { run, .. } => Some(*run),
-                _ => None,
-            };
-            let entries = self.0.parts.store.read(id, 0).await?;
-            abort.run = entries.iter().rev().find_map(run).or(Some(RunId(0)));
-        }
-        Ok(event)
-    }
-
     /// Posts an input and waits for its receipt. If no process has the session open, it is opened
     /// here.
     async fn post(
@@ -106,44 +88,38 @@ impl LiveSessions {
         input: PostedInput,
     ) -> Result<Result<InputId, InputError>, ApiError> {
         let Parts { store, drain, cluster, .. } = &self.0.parts;
+        match store.post(id, &input).await {
+            Err(MemoryError::NoMailbox) => return Err(MemoryError::InUse(id.into()).into()),
+            // The receipt of an earlier input with this id.
+            Ok(Some(receipt)) => {
+                return Ok(match receipt.into_result() {
+                    Ok(()) => Ok(input.id),
+                    Err(why) => {
+                        Err(InputError::AlreadyRefused { id: input.id, why: Box::new(why) })
+                    }
+                });
+            }
+            posted => drop(posted?),
+        }
+        let is_cluster = cluster.is_configured();
+        if is_cluster {
+            cluster.wake(id).await?; // so that the placement opens the session
+        }
         let start = Instant::now();
-        let mut next_look = start + TAKE_OVER_INTERVAL;
         let timeout = match &input.event {
             InputEvent::Compact(_) => COMPACTION_TIMEOUT,
             _ => RECEIPT_TIMEOUT,
         };
-        let mut is_posted = false;
-        let mut lease = None; // keeps the session open while it handles the input
+        let mut receipt = pin!(post_and_wait(&**store, id, &input));
+        let mut lease: Option<Lease> = None; // keeps the session open while it handles the input
         while start.elapsed() < timeout {
-            match store.post(id, &input).await {
-                Err(MemoryError::NoMailbox) => return Err(MemoryError::InUse(id.into()).into()),
-                Ok(Some(receipt)) => {
-                    let answer = receipt.into_result();
-                    return Ok(match (answer, is_posted) {
-                        (Ok(()), _) => Ok(input.id),
-                        (Err(why), true) => Err(why),
-                        // The receipt of an earlier input with this id.
-                        (Err(why), false) => {
-                            Err(InputError::AlreadyRefused { id: input.id, why: Box::new(why) })
-                        }
-                    });
-                }
-                posted => posted?,
-            };
-            let is_first = !std::mem::replace(&mut is_posted, true);
-            let has_ended = |lease: &Lease| lease.handle.has_ended();
-            if cluster.is_configured() {
-                if is_first {
-                    cluster.wake(id).await?; // so that the placement opens the session
-                }
-            } else if lease.as_ref().is_none_or(has_ended)
-                && Instant::now() >= next_look
-                && !drain.is_draining()
-            {
-                lease = self.lease(id).await?;
-                next_look = Instant::now() + TAKE_OVER_INTERVAL;
+            if let Ok(receipt) = tokio::time::timeout(TAKE_OVER_INTERVAL, &mut receipt).await {
+                return Ok(receipt?.into_result().map(|()| input.id.clone()));
             }
-            tokio::time::sleep(RECEIPT_POLL_INTERVAL).await;
+            let is_open = lease.as_ref().is_some_and(|lease| !lease.handle.has_ended());
+            if !is_open && !is_cluster && !drain.is_draining() {
+                lease = self.lease(id).await?;
+            }
         }
         Err(ApiError::new(
             ErrorKind::Unanswered,
