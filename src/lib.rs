@@ -113,6 +113,7 @@ pub mod event {
     };
     pub use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
     pub use crate::model::{RetryNotice, Update};
+    pub use crate::session::event_reader::EventReader;
     pub use crate::session::hub::{EventStream, StreamEnd};
     pub use crate::tool::{ActionTerms, DecisionKind, DefaultDecision};
 }

@@ -31,6 +31,7 @@ pub(crate) mod deadlines;
 pub(crate) mod decisions;
 pub(crate) mod detached;
 pub(crate) mod estimate;
+pub(crate) mod event_reader;
 pub(crate) mod executor;
 pub(crate) mod handle;
 pub(crate) mod hold;

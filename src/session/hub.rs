@@ -80,13 +80,15 @@ pub enum StreamEnd {
     /// The session has left this process, during a run or between runs: another process has taken
     /// it over or asked for it, or its owner is gone. The later events are in the session's log.
     Moved,
-    /// The reader was too slow. The events it has missed are in the session's log;
-    /// [`AgentHandle::join`](crate::AgentHandle::join) continues from there.
+    /// The reader was too slow. The events it has missed are in the session's log, from which an
+    /// [`EventReader`](crate::event::EventReader) continues.
     Lagged,
 }
 
-#[derive(Default)]
-struct Shared(Mutex<Queue>);
+struct Shared {
+    queue: Mutex<Queue>,
+    scope: Scope,
+}
 
 #[derive(Default)]
 struct Queue {
@@ -100,6 +102,8 @@ struct Queue {
     /// The reader is gone.
     dropped: bool,
     peak: usize,
+    /// The number of the last event that was queued.
+    seq: u64,
 }
 
 impl Queue {
@@ -112,7 +116,7 @@ impl Queue {
 
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn close(&self) {
@@ -147,6 +151,27 @@ impl EventStream {
     /// Returns the largest number of events that were unread at the same time.
     pub fn peak(&self) -> usize {
         self.0.queue().peak
+    }
+
+    /// Returns the number of the last event before the missed ones, if the stream has lagged. `None`
+    /// for a stream whose missed events are not in the log of one session.
+    pub(crate) fn lagged_after(&self) -> Option<u64> {
+        let lagged = self.end() == Some(StreamEnd::Lagged) && self.0.scope == Scope::Session;
+        lagged.then(|| self.0.queue().seq)
+    }
+
+    /// Continues with the missed events, and then with `next`, a later stream of the session.
+    pub(crate) fn continue_with(&mut self, missed: Vec<Envelope>, next: EventStream) {
+        {
+            let (mut old, mut new) = (self.0.queue(), next.0.queue());
+            let mut unread = std::mem::take(&mut old.unread);
+            unread.extend(missed.into_iter().map(Arc::new));
+            new.seq = unread.back().map_or(old.seq, |last| last.seq).max(new.seq);
+            unread.append(&mut new.unread);
+            new.bytes = unread.iter().map(|event| text_bytes(&event.event)).sum();
+            new.unread = unread;
+        }
+        *self = next;
     }
 
     fn poll_event(&self, cx: &mut Context<'_>) -> Poll<Option<Arc<Envelope>>> {
@@ -207,7 +232,7 @@ impl Drop for Sender {
 
 impl Subscriber {
     pub(crate) fn new(scope: Scope) -> (Self, EventStream) {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared { queue: Mutex::default(), scope });
         (Subscriber { sender: Arc::new(Sender(shared.clone())), scope }, EventStream(shared))
     }
 
@@ -382,6 +407,7 @@ fn push(shared: &Shared, event: &Arc<Envelope>) -> bool {
     }
     queue.bytes += text_bytes(&event.event);
     queue.unread.push_back(event.clone());
+    queue.seq = event.seq;
     queue.peak = queue.peak.max(queue.unread.len());
     let waker = queue.waker.take();
     drop(queue);

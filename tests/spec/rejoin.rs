@@ -209,3 +209,43 @@ async fn a_log_that_is_resumed_says_what_the_log_says() {
         }
     }
 }
+
+/// C100: a reader that was cut off because it was too slow gets the events it has missed from the
+/// log, each once, and then the later ones.
+#[tokio::test]
+async fn a_reader_that_lags_misses_no_event() {
+    let store = InMemoryStore::new();
+    let model = ScriptedModel::new([Script::text("Hello.")]);
+    let agent = GenericAgent::builder(model, PiPattern).build().unwrap();
+    let handle = agent.open(&store, "s").await.unwrap();
+    let mut events = EventReader::new(handle.clone(), handle.subscribe(), store.clone());
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        lag(&handle).await;
+        while let Some(event) = events.try_next().await {
+            seen.push(event);
+        }
+    }
+    handle.prompt("Hi.").await.unwrap();
+    handle.close().await;
+    while let Some(event) = events.next().await {
+        seen.push(event);
+    }
+    assert_eq!(events.end(), Some(StreamEnd::Closed));
+    let mut numbered: Vec<u64> = seen.iter().map(|event| event.seq).collect();
+    numbered.dedup(); // deltas have the number of the event before
+    let log = SessionLog::of(&store.read("s", 0).await.unwrap());
+    assert_eq!(numbered, (1..=log.last_seq()).collect::<Vec<_>>());
+    assert!(matches!(&seen.last().unwrap().event, AgentEvent::AgentEnd(_)));
+}
+
+/// Emits more text than a stream keeps unread.
+async fn lag(handle: &AgentHandle) {
+    let mut stream = handle.subscribe();
+    let text = "x".repeat(1_000_000);
+    while stream.end() != Some(StreamEnd::Lagged) {
+        handle.follow_up(text.as_str()).await.unwrap();
+        handle.clear_queues().await.unwrap();
+    }
+    assert!(stream.next().await.is_some());
+}
