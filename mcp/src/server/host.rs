@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use loopwright_core::agent::InputError;
-use loopwright_core::event::{Envelope, ExternalAction, InputEvent, RunOutcome};
+use loopwright_core::event::{EventReader, ExternalAction, RunOutcome};
+use loopwright_core::log::SessionLog;
 use loopwright_core::tool::ToolSpec;
+use loopwright_core::{AgentEvent, AgentHandle, EventStream, SessionStore};
 
 /// A tool that an MCP server lists.
 #[derive(Clone)]
@@ -53,48 +55,80 @@ pub trait SessionHost: Send + Sync {
     /// # Errors
     ///
     /// Returns a sentence for the client.
-    async fn open(&self, tool: &str, session: Option<&str>)
-    -> Result<Box<dyn HostSession>, String>;
+    async fn open(&self, tool: &str, session: Option<&str>) -> Result<HostSession, String>;
 
     /// Returns a sentence that tells how to decide a pending action if the client cannot ask its
     /// user.
     fn how_to_decide(&self, session: &str, action: &ExternalAction) -> String;
 }
 
-/// An open session of a [`SessionHost`].
-#[async_trait]
-pub trait HostSession: Send + Sync {
-    /// Returns the id of the session.
-    fn id(&self) -> &str;
+/// The preview of a pending call.
+type Preview = dyn Fn(ExternalAction) -> BoxFuture<'static, Option<String>> + Send + Sync;
 
-    /// Sends an input to the session. Resolves when the input is durable.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the input is refused. The session is then unchanged.
-    async fn send(&self, input: InputEvent) -> Result<(), InputError>;
+/// A session that a [`SessionHost`] has opened for a call.
+pub struct HostSession {
+    pub(super) handle: AgentHandle,
+    pub(super) events: EventReader,
+    store: Arc<dyn SessionStore>,
+    preview: Option<Box<Preview>>,
+    is_temporary: bool,
+}
 
-    /// Waits for the next event since the session was opened. Returns `None` when the session has
-    /// ended or moved to another process. Dropping the future must not lose an event.
-    async fn next(&mut self) -> Option<Arc<Envelope>>;
+impl HostSession {
+    /// Builds a session from its handle, its events since it was opened, and the store that has its
+    /// log.
+    pub fn new(handle: AgentHandle, events: EventStream, store: Arc<dyn SessionStore>) -> Self {
+        let events = EventReader::new(handle.clone(), events, store.clone());
+        HostSession { handle, events, store, preview: None, is_temporary: false }
+    }
 
-    /// Resolves when no run is in progress or about to start.
-    fn idle(&self) -> BoxFuture<'static, ()>;
+    /// Sets the function that returns the change that a pending call would make, as a unified diff,
+    /// or `None` if there is no preview.
+    pub fn preview<P>(
+        mut self,
+        preview: impl Fn(ExternalAction) -> P + Send + Sync + 'static,
+    ) -> Self
+    where
+        P: Future<Output = Option<String>> + Send + 'static,
+    {
+        self.preview = Some(Box::new(move |action| preview(action).boxed()));
+        self
+    }
 
-    /// Returns the pending actions.
-    async fn pending(&self) -> Result<Vec<ExternalAction>, InputError>;
+    /// Deletes the session after a call that leaves no pending action.
+    pub fn temporary(mut self) -> Self {
+        self.is_temporary = true;
+        self
+    }
 
-    /// Returns the outcome of the last run of the session, or `None` before the first run has
-    /// ended.
-    async fn last_outcome(&self) -> Result<Option<Arc<RunOutcome>>, String>;
+    pub(super) fn id(&self) -> &str {
+        self.handle.id()
+    }
 
-    /// Returns the change that a pending call would make, as a unified diff. Returns `None` if
-    /// there is no preview.
-    async fn preview(&self, action: &ExternalAction) -> Option<String> {
-        let _ = action;
-        None
+    /// Returns the outcome of the last run, or `None` before the first run has ended.
+    pub(super) async fn last_outcome(&self) -> Result<Option<Arc<RunOutcome>>, String> {
+        let log = self.store.read(self.id(), 0).await;
+        let log = log.map_err(|why| format!("The session cannot be read: {why}."))?;
+        let events = SessionLog::events(self.id(), &log).into_iter().rev();
+        Ok(events.map(|event| event.event).find_map(|event| match event {
+            AgentEvent::AgentEnd(outcome) => Some(outcome),
+            _ => None,
+        }))
+    }
+
+    pub(super) async fn preview_of(&self, action: &ExternalAction) -> Option<String> {
+        self.preview.as_ref()?(action.clone()).await
     }
 
     /// Releases the session, so that another process can open it.
-    async fn close(self: Box<Self>);
+    pub(super) async fn close(self) {
+        let is_done = self.handle.pending().await.is_ok_and(|pending| pending.is_empty());
+        self.handle.close().await;
+        if self.is_temporary
+            && is_done
+            && let Err(error) = self.store.delete(self.id()).await
+        {
+            tracing::warn!(session = self.id(), %error, "a temporary session was not deleted");
+        }
+    }
 }

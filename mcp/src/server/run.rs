@@ -1,8 +1,8 @@
 //! One call: its inputs to the session, and the events that it follows.
 
+use std::pin::pin;
 use std::sync::Arc;
 
-use futures_util::FutureExt;
 use loopwright_core::AgentEvent;
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{
@@ -104,7 +104,7 @@ enum Answered {
 struct Call<'h> {
     host: &'h dyn SessionHost,
     tool: &'h ServedTool,
-    session: Box<dyn HostSession>,
+    session: HostSession,
     context: RequestContext<RoleServer>,
     progress: Progress,
     /// The number of progress notifications sent.
@@ -121,7 +121,8 @@ impl Call<'_> {
     async fn until_done(&mut self, start: Start) -> Result<CallToolResponse, String> {
         let started = match start {
             Start::Message(text) => {
-                let sent = self.session.send(InputEvent::UserRequest(Prompt::from(text))).await;
+                let sent =
+                    self.session.handle.send(InputEvent::UserRequest(Prompt::from(text))).await;
                 sent.map_err(refused)?;
                 Answered::Decided
             }
@@ -131,7 +132,7 @@ impl Call<'_> {
         let (mut answered, mut problems) = (started, 0);
         loop {
             self.follow().await?;
-            let pending = self.session.pending().await.map_err(refused)?;
+            let pending = self.session.handle.pending().await.map_err(refused)?;
             if pending.is_empty() || self.is_aborted {
                 return self.result().await.map(CallToolResponse::from);
             }
@@ -171,9 +172,9 @@ impl Call<'_> {
     /// Resumes interrupted work. Does nothing if the session is working, waits for decisions, or is
     /// done.
     async fn resume(&self) -> Result<Answered, String> {
-        if self.session.pending().await.map_err(refused)?.is_empty() {
-            match self.session.send(InputEvent::Continue(None)).await {
-                Ok(()) | Err(InputError::Busy | InputError::NothingToContinue) => {}
+        if self.session.handle.pending().await.map_err(refused)?.is_empty() {
+            match self.session.handle.send(InputEvent::Continue(None)).await {
+                Ok(_) | Err(InputError::Busy | InputError::NothingToContinue) => {}
                 Err(why) => return Err(refused(why)),
             }
         }
@@ -182,15 +183,16 @@ impl Call<'_> {
 
     /// Follows the session until it is idle. A cancelled call aborts its run.
     async fn follow(&mut self) -> Result<(), String> {
-        let mut idle = self.session.idle();
+        let handle = self.session.handle.clone();
+        let mut idle = pin!(handle.wait_for_idle());
         loop {
             tokio::select! { biased;
                 () = self.context.ct.cancelled(), if !self.is_aborted => self.abort().await,
-                event = self.session.next() => self.apply(event).await?,
+                event = self.session.events.next() => self.apply(event).await?,
                 () = &mut idle => break,
             }
         }
-        while let Some(Some(event)) = self.session.next().now_or_never() {
+        while let Some(event) = self.session.events.try_next().await {
             self.apply(Some(event)).await?;
         }
         Ok(())
@@ -198,7 +200,7 @@ impl Call<'_> {
 
     async fn abort(&mut self) {
         self.is_aborted = true;
-        let _ = self.session.send(InputEvent::Abort(AbortRequest::new())).await; // or it has ended
+        let _ = self.session.handle.send(InputEvent::Abort(AbortRequest::new())).await; // or it has ended
     }
 
     /// Applies the next event of the session.
@@ -239,13 +241,13 @@ impl Call<'_> {
         action: &ExternalAction,
         problem: Option<&str>,
     ) -> Result<Answered, String> {
-        let preview = self.session.preview(action).await;
+        let preview = self.session.preview_of(action).await;
         let arrays = self.is_since(ProtocolVersion::V_2025_11_25);
         let Some(form) = form(action, preview.as_deref(), problem, arrays) else {
             return Ok(Answered::Dismissed);
         };
         let peer = self.context.peer.clone();
-        let mut answer = std::pin::pin!(peer.create_elicitation(form));
+        let mut answer = pin!(peer.create_elicitation(form));
         loop {
             tokio::select! { biased;
                 () = self.context.ct.cancelled() => {
@@ -256,7 +258,7 @@ impl Call<'_> {
                     Ok(Ok(answer)) => self.decide(action, &action.digest, &answer).await,
                     _ => Ok(Answered::Dismissed),
                 },
-                event = self.session.next() => {
+                event = self.session.events.next() => {
                     let is_decided = event.as_deref().is_some_and(|event| decides(event, action));
                     self.apply(event).await?;
                     if is_decided {
@@ -274,7 +276,7 @@ impl Call<'_> {
         answers: &InputResponses,
     ) -> Result<Answered, String> {
         let mut all = Answered::Decided;
-        for action in self.session.pending().await.map_err(refused)? {
+        for action in self.session.handle.pending().await.map_err(refused)? {
             let shown = state.digests.get(&*action.call).zip(answers.get(&*action.call));
             let Some((digest, answer)) = shown else { continue };
             match self.decide(&action, digest, answer).await? {
@@ -298,8 +300,8 @@ impl Call<'_> {
             Err(why) => return Ok(Answered::Refused(why)),
         };
         let result = ActionResult::new(action.call.clone(), digest, decision).source(SOURCE);
-        match self.session.send(InputEvent::ExternalActionResult(result)).await {
-            Ok(()) | Err(InputError::NotPending(_)) => Ok(Answered::Decided),
+        match self.session.handle.send(InputEvent::ExternalActionResult(result)).await {
+            Ok(_) | Err(InputError::NotPending(_)) => Ok(Answered::Decided),
             Err(why @ (InputError::Gone | InputError::Moved | InputError::Memory(_))) => {
                 Err(refused(why))
             }
@@ -315,7 +317,7 @@ impl Call<'_> {
     ) -> CallToolResponse {
         let mut requests = Vec::new();
         for action in pending.iter().filter(|action| is_elicitable(action)) {
-            let preview = self.session.preview(action).await;
+            let preview = self.session.preview_of(action).await;
             if let Some(form) = form(action, preview.as_deref(), problem, true) {
                 let request = InputRequest::Elicitation(ElicitRequest::new(form));
                 requests.push((action.call.to_string(), request));

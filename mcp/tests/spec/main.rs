@@ -5,11 +5,11 @@
 
 mod approvals;
 mod authorization;
-mod cancelled_calls;
 mod fake;
 mod hostile;
 mod questions;
 mod search;
+mod served_calls;
 
 use loopwright_core::agent::AgentBuilder;
 use loopwright_core::event::AgentEvent;

@@ -9,7 +9,6 @@ use loopwright_core::{SessionStore, async_trait};
 use loopwright_mcp::server::{HostSession, ServedTool, SessionHost};
 use loopwright_server::SessionSettings;
 
-use super::open::OpenSession;
 use crate::args::McpArgs;
 use crate::config::Config;
 use crate::error::StartError;
@@ -64,7 +63,7 @@ impl Agents {
         &self,
         agent: &str,
         session: Option<&str>,
-    ) -> Result<OpenSession, StartError> {
+    ) -> Result<HostSession, StartError> {
         let info = match session {
             Some(name) => find(&*self.store, name).await?,
             None => None,
@@ -75,15 +74,13 @@ impl Agents {
             self.config.resolve(Options { agent: Some(agent.into()), ..self.options.clone() })?;
         let stored = info.as_ref().and_then(|info| info.settings.as_deref());
         settings.name = SessionSettings::from_stored(stored).name;
-        let store = self.store.clone();
-        let session = Session { store: store.clone(), name, info, is_stored: true };
+        let session = Session { store: self.store.clone(), name, info, is_stored: true };
         let built = build(&settings, &Allowed::default(), &self.config, Verbosity::Quiet).await?;
         let (handle, events) = session.start(&built, Prefer::Opening).await?;
         if let Some(repair) = handle.state().await.ok().and_then(|state| state.repaired) {
             output::error(&repair);
         }
-        let previews = Some(built.previews);
-        Ok(OpenSession { id: session.name, handle, events, store, previews, is_temporary: false })
+        Ok(built.previews.show_in(HostSession::new(handle, events, session.store)))
     }
 
     /// Checks that a client may continue a session: it belongs to this agent and this directory.
@@ -110,13 +107,8 @@ impl SessionHost for Agents {
         self.tools.clone()
     }
 
-    async fn open(
-        &self,
-        tool: &str,
-        session: Option<&str>,
-    ) -> Result<Box<dyn HostSession>, String> {
-        let opened = self.open_session(tool, session).await;
-        opened.map(|session| Box::new(session) as Box<dyn HostSession>).map_err(|why| why.0)
+    async fn open(&self, tool: &str, session: Option<&str>) -> Result<HostSession, String> {
+        self.open_session(tool, session).await.map_err(|why| why.0)
     }
 
     fn how_to_decide(&self, session: &str, action: &ExternalAction) -> String {

@@ -13,7 +13,6 @@ use loopwright_core::{
 use loopwright_mcp::server::{HostSession, ServedTool, SessionHost};
 use serde_json::Value;
 
-use super::open::OpenSession;
 use crate::args::McpArgs;
 use crate::config::Config;
 use crate::environment::started_as;
@@ -47,12 +46,12 @@ impl AgentTools {
         Ok(AgentTools { agent, previews, store: InMemoryStore::new() })
     }
 
-    async fn open_session(&self, tool: &str, id: Arc<str>) -> Result<OpenSession, StartError> {
-        let context = RunContext::new().stored(&self.store, id.clone()).await?.with(facts::user());
+    async fn open_session(&self, tool: &str, id: Arc<str>) -> Result<HostSession, StartError> {
+        let context = RunContext::new().stored(&self.store, id).await?.with(facts::user());
         let agent = self.agent.with_pattern(CallTool(tool.into()));
         let (handle, events) = agent.run(context).await?;
-        let (store, previews) = (Arc::new(self.store.clone()), Some(self.previews.clone()));
-        Ok(OpenSession { id, handle, events, store, previews, is_temporary: true })
+        let session = HostSession::new(handle, events, Arc::new(self.store.clone())).temporary();
+        Ok(self.previews.clone().show_in(session))
     }
 }
 
@@ -62,11 +61,7 @@ impl SessionHost for AgentTools {
         self.agent.tool_specs().cloned().map(ServedTool::tool).collect()
     }
 
-    async fn open(
-        &self,
-        tool: &str,
-        session: Option<&str>,
-    ) -> Result<Box<dyn HostSession>, String> {
+    async fn open(&self, tool: &str, session: Option<&str>) -> Result<HostSession, String> {
         let id = match session {
             None => format!("{tool}-{:016x}", SystemEnvironment.random()),
             // The client repeats a call that was pending.
@@ -77,8 +72,7 @@ impl SessionHost for AgentTools {
                 _ => id.to_owned(),
             },
         };
-        let opened = self.open_session(tool, id.into()).await;
-        opened.map(|session| Box::new(session) as Box<dyn HostSession>).map_err(|why| why.0)
+        self.open_session(tool, id.into()).await.map_err(|why| why.0)
     }
 
     fn how_to_decide(&self, _: &str, action: &ExternalAction) -> String {
