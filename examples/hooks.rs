@@ -13,17 +13,15 @@ use loopwright::testing::{Script, ScriptedModel};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     // Holds text back until a word is complete, since a model may stream the number in two parts.
-    let redact = FnHandleStepTextPart::new(|part| {
+    let redact = FnHandleStepTextPart::new(|_, part| {
         if !part.last && !part.text.ends_with(char::is_whitespace) {
             return TextAction::Hold;
         }
         TextAction::Replace(part.text.replace("4711", "****"))
     });
-    let cite = FnHandleBeforeEnd::new(async |check: loopwright::hooks::EndCheck| {
-        match check.reply.text().contains("Source:") {
-            true => BeforeEnd::Default,
-            false => BeforeEnd::Continue("Name your source.".into()),
-        }
+    let cite = FnHandleBeforeEnd::new(async |_, reply| match reply.text().contains("Source:") {
+        true => BeforeEnd::Default,
+        false => BeforeEnd::Continue("Name your source.".into()),
     });
 
     let pause = std::time::Duration::ZERO;

@@ -121,9 +121,9 @@ pub mod event {
 /// Hooks, which observe and change single steps of a run.
 pub mod hooks {
     pub use crate::session::hooks::{
-        BeforeEnd, BeforeToolCall, Conversation, EndCheck, FnAfterToolCall, FnBeforeToolCall,
-        FnConvertToLlm, FnHandleBeforeEnd, FnHandleStepTextPart, FnPrepareTools,
-        FnTransformContext, HookContext, Hooks, PrepareTools, TextAction, TextPart, ToolCallInfo,
+        BeforeEnd, BeforeToolCall, Conversation, FnAroundToolCall, FnBeforeToolCall,
+        FnConvertToLlm, FnHandleBeforeEnd, FnHandleStepTextPart, FnOffersTool, FnTransformContext,
+        HookContext, Hooks, Next, RequestInfo, TextAction, TextPart, ToolCallInfo,
     };
 }
 

@@ -18,6 +18,7 @@ pages! {
     Tools = "tools.md",
     Confirmation = "confirmation.md",
     Steering = "steering.md",
+    Hooks = "hooks.md",
     Patterns = "patterns.md",
     Stores = "stores.md",
     LongTermMemory = "long-term-memory.md",

@@ -1,7 +1,7 @@
 //! [`PlanFirst`]: nothing is changed before the user has accepted a plan.
 
 use async_trait::async_trait;
-use loopwright_core::hooks::{Hooks, PrepareTools};
+use loopwright_core::hooks::{HookContext, Hooks, RequestInfo};
 use loopwright_core::message::UserMessage;
 use loopwright_core::pattern::{Asked, Profile, Question, Reply};
 use loopwright_core::tool::{Effect, ToolSpec};
@@ -57,7 +57,7 @@ const PLAN: &str = "Do not change anything yet. Look at what you need to know, t
 struct ReadOnlyTools;
 
 impl Hooks for ReadOnlyTools {
-    fn prepare_tools(&self, _request: &PrepareTools<'_>, tool: &ToolSpec) -> bool {
+    fn offers_tool(&self, _: &HookContext, _: &RequestInfo<'_>, tool: &ToolSpec) -> bool {
         tool.effect == Effect::ReadOnly
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use crate::agent::GenericAgent;
@@ -20,9 +21,9 @@ use crate::pattern::BehaviorPattern;
 use crate::session::child_agent::ChildAgent;
 use crate::session::config::{Config, WhileAwaiting};
 use crate::session::hooks::{
-    BeforeEnd, BeforeToolCall, EndCheck, FnAfterToolCall, FnBeforeToolCall, FnConvertToLlm,
-    FnHandleBeforeEnd, FnHandleStepTextPart, FnPrepareTools, FnTransformContext, HookContext,
-    Hooks, PrepareTools, TextAction, TextPart, ToolCallInfo,
+    BeforeEnd, BeforeToolCall, FnAroundToolCall, FnBeforeToolCall, FnConvertToLlm,
+    FnHandleBeforeEnd, FnHandleStepTextPart, FnOffersTool, FnTransformContext, HookContext, Hooks,
+    Next, RequestInfo, TextAction, TextPart, ToolCallInfo,
 };
 use crate::session::layers::HookLayers;
 use crate::tool::schema::Schema;
@@ -72,7 +73,7 @@ use crate::tool::{Tool, ToolSource, ToolSpec};
 ///     .system("You keep the folder tidy.")
 ///     .tool(delete)
 ///     .limits(Limits::default().turns(10).cost(0.50))
-///     .before_tool_call(async |call| match call.arguments["path"].as_str() {
+///     .before_tool_call(async |_, call| match call.arguments["path"].as_str() {
 ///         Some(path) if path.starts_with("keep/") => BeforeToolCall::Block("It is kept.".into()),
 ///         _ => BeforeToolCall::Proceed,
 ///     })
@@ -418,13 +419,16 @@ impl AgentBuilder {
     /// Adds a closure for [`Hooks::on_text_part`].
     pub fn on_text_part(
         self,
-        hook: impl Fn(TextPart<'_>) -> TextAction + Send + Sync + 'static,
+        hook: impl Fn(&HookContext, TextPart<'_>) -> TextAction + Send + Sync + 'static,
     ) -> Self {
         self.hook(FnHandleStepTextPart::new(hook))
     }
 
     /// Adds a closure for [`Hooks::before_end`].
-    pub fn before_end<Fut>(self, hook: impl Fn(EndCheck) -> Fut + Send + Sync + 'static) -> Self
+    pub fn before_end<Fut>(
+        self,
+        hook: impl Fn(HookContext, Arc<Message>) -> Fut + Send + Sync + 'static,
+    ) -> Self
     where
         Fut: Future<Output = BeforeEnd> + Send + 'static,
     {
@@ -434,7 +438,7 @@ impl AgentBuilder {
     /// Adds a closure for [`Hooks::before_tool_call`].
     pub fn before_tool_call<Fut>(
         self,
-        hook: impl Fn(ToolCallInfo) -> Fut + Send + Sync + 'static,
+        hook: impl Fn(HookContext, ToolCallInfo) -> Fut + Send + Sync + 'static,
     ) -> Self
     where
         Fut: Future<Output = BeforeToolCall> + Send + 'static,
@@ -442,15 +446,13 @@ impl AgentBuilder {
         self.hook(FnBeforeToolCall::new(hook))
     }
 
-    /// Adds a closure for [`Hooks::after_tool_call`].
-    pub fn after_tool_call<Fut>(
-        self,
-        hook: impl Fn(ToolCallInfo, ToolResult) -> Fut + Send + Sync + 'static,
-    ) -> Self
+    /// Adds a closure for [`Hooks::around_tool_call`]. It returns a boxed future.
+    pub fn around_tool_call<F>(self, hook: F) -> Self
     where
-        Fut: Future<Output = ToolResult> + Send + 'static,
+        F: Send + Sync + 'static,
+        F: for<'a> Fn(&'a HookContext, &'a ToolCallInfo, Next<'a>) -> BoxFuture<'a, ToolResult>,
     {
-        self.hook(FnAfterToolCall::new(hook))
+        self.hook(FnAroundToolCall::new(hook))
     }
 
     /// Adds a closure for [`Hooks::transform_context`].
@@ -472,11 +474,11 @@ impl AgentBuilder {
         self.hook(FnConvertToLlm::new(hook))
     }
 
-    /// Adds a closure for [`Hooks::prepare_tools`].
-    pub fn prepare_tools(
+    /// Adds a closure for [`Hooks::offers_tool`].
+    pub fn offers_tool(
         self,
-        hook: impl Fn(&PrepareTools<'_>, &ToolSpec) -> bool + Send + Sync + 'static,
+        hook: impl Fn(&HookContext, &RequestInfo<'_>, &ToolSpec) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.hook(FnPrepareTools::new(hook))
+        self.hook(FnOffersTool::new(hook))
     }
 }

@@ -13,9 +13,10 @@ use crate::log::queue::QueuedMessage;
 use crate::message::{CallId, ResultStatus};
 use crate::session::Session;
 use crate::session::batch_outcome::BatchOutcome;
-use crate::session::call_checks::{Refusal, call_info, check_allowed, pass_hooks};
+use crate::session::call_checks::{Refusal, check_allowed, pass_hooks};
 use crate::session::config::WhileAwaiting;
 use crate::session::executor::{Executor, Ready, ToolEvent, finish};
+use crate::session::hooks::ToolCallInfo;
 use crate::session::intake::Accepted;
 use crate::session::layers::PassedCall;
 use crate::session::running_tool::yield_once;
@@ -414,10 +415,11 @@ async fn start_ready(session: &mut Session, only: Option<&CallId>) -> Result<boo
             sub_agents::resume(session, &call).await?;
             continue;
         }
-        let Some(spec) = session.executor.tools.spec(&name).cloned() else { continue };
-        let info = call_info(session, &call, &spec, arguments);
+        let Some(tool) = session.executor.tools.spec(&name).cloned() else { continue };
+        let info = ToolCallInfo { call, tool, arguments };
+        let cx = session.hook_context();
         let Session { executor, journal, config, .. } = session;
-        executor.start(info, journal, config.hooks.clone(), &config.limits);
+        executor.start(info, journal, config.hooks.clone(), cx, &config.limits);
     }
     Ok(any)
 }

@@ -34,10 +34,11 @@ pub(crate) async fn pass_hooks(
     if hooks.is_empty() {
         return Ok(Ok(PassedCall { arguments, needs_approval: None }));
     }
-    let info = call_info(session, id, spec, arguments);
+    let cx = session.hook_context();
+    let info = ToolCallInfo { call: id.clone(), tool: spec.clone(), arguments };
     let tools = session.executor.tools.clone();
     let validate = |arguments| tools.validate_value(&spec.name, arguments);
-    let passed = session.wait_for(hooks.before_tool_call(info, validate)).await?;
+    let passed = session.wait_for(hooks.before_tool_call(&cx, info, validate)).await?;
     Ok(passed.map_err(|refused| match refused {
         CallRefused::Blocked(why) => Refusal { status: ResultStatus::Denied, why },
         CallRefused::Invalid(why) => Refusal::error(format!("A hook rewrote the arguments. {why}")),
@@ -59,23 +60,10 @@ pub(crate) async fn check_allowed(
     if hooks.is_empty() {
         return Ok(Ok(()));
     }
-    let info = call_info(session, id, spec, arguments.clone());
-    let forbidden = session.wait_for(hooks.forbid(info)).await?;
+    let cx = session.hook_context();
+    let (tool, arguments) = (spec.clone(), arguments.clone());
+    let info = ToolCallInfo { call: id.clone(), tool, arguments };
+    let forbidden = session.wait_for(hooks.forbid(&cx, info)).await?;
     let denied = |why| Refusal { status: ResultStatus::Denied, why };
     Ok(forbidden.map_or(Ok(()), |why| Err(denied(why))))
-}
-
-pub(crate) fn call_info(
-    session: &Session,
-    call: &CallId,
-    tool: &Arc<ToolSpec>,
-    arguments: Arc<Value>,
-) -> ToolCallInfo {
-    ToolCallInfo {
-        session_id: session.id.clone(),
-        extensions: session.extensions.clone(),
-        call: call.clone(),
-        tool: tool.clone(),
-        arguments,
-    }
 }

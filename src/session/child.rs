@@ -1,6 +1,7 @@
 //! The work of a sub-agent for one call, in its own task. The task opens the session, examines it,
 //! and follows it until it has ended or only waits for decisions.
 
+use std::future::ready;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -20,10 +21,9 @@ use crate::message::{CallId, InputId, ResultStatus};
 use crate::session::child_agent::{ChildAgent, Opening};
 use crate::session::command::{Command, Input};
 use crate::session::handle::AgentHandle;
-use crate::session::hooks::ToolCallInfo;
+use crate::session::hooks::{HookContext, ToolCallInfo};
 use crate::session::hub::{EventStream, Subscriber};
 use crate::session::layers::HookLayers;
-use crate::session::running_tool::after_tool_call;
 use crate::session::state::Examined;
 use crate::tool::{Outcome, Progress, ToolOutput};
 
@@ -59,7 +59,7 @@ pub(crate) enum ChildReport {
         output: ToolOutput,
         used: Used,
     },
-    /// The work is over, and a hook that handles results panicked.
+    /// The work is over, and a hook around the call panicked.
     HookPanicked(String, Used),
 }
 
@@ -81,6 +81,7 @@ pub(crate) struct Work {
     pub(crate) opening: Opening,
     pub(crate) info: ToolCallInfo,
     pub(crate) hooks: HookLayers,
+    pub(crate) cx: HookContext,
     /// The number of the sub-agent's current turn.
     pub(crate) turn: u32,
     /// Decisions that the session may not have yet.
@@ -129,8 +130,8 @@ impl Work {
         if self.hooks.is_empty() || stopped.is_some() {
             return ChildReport::Ended { status, output, used };
         }
-        match after_tool_call(Outcome::Result(status, output), self.info.clone(), &self.hooks).await
-        {
+        let result = || ready(Outcome::Result(status, output.clone()));
+        match self.hooks.around_tool_call(&self.cx, &self.info, result).await {
             Outcome::Result(status, output) => ChildReport::Ended { status, output, used },
             Outcome::HookPanicked(panic) => ChildReport::HookPanicked(panic, used),
             Outcome::Cancelled(_) | Outcome::Suspended(_) => {

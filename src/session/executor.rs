@@ -13,16 +13,16 @@ use crate::log::calls::{Call, Phase};
 use crate::log::entry::LogEntry;
 use crate::log::event::AgentEvent;
 use crate::message::{CallId, ResultStatus, ToolResult};
-use crate::session::hooks::ToolCallInfo;
+use crate::session::hooks::{HookContext, ToolCallInfo};
 use crate::session::journal::Journal;
 use crate::session::layers::HookLayers;
 use crate::session::running_tool::{RunningTool, shortened};
 use crate::tool::toolbox::digest;
 use crate::tool::{ActionOptions, Outcome, Report, ToolContext, ToolOutput, Toolbox};
 
-/// The result of a call after a hook that handles results panicked.
+/// The result of a call after a hook around it panicked.
 pub(crate) const RESULT_LOST: &str =
-    "It ran, but a hook that handles results panicked; the result is lost.";
+    "It may have run, but a hook around it panicked; the result is lost.";
 
 /// Number of tool reports that are buffered before a tool waits.
 const REPORT_CAPACITY: usize = 16;
@@ -86,26 +86,27 @@ impl Executor {
         info: ToolCallInfo,
         journal: &Journal,
         hooks: HookLayers,
+        cx: HookContext,
         limits: &Limits,
     ) {
         let Some(call) = journal.fold.call(&info.call) else { return };
         let Some(tool) = self.tools.tool(&info.tool.name).cloned() else { return };
         let reports = self.reports();
-        let trace = journal.fold.run_trace(&info.session_id);
-        let cx = ToolContext {
-            session: info.session_id.clone(),
-            created: journal.fold.created.unwrap_or_default(),
+        let trace = journal.fold.run_trace(&cx.session_id);
+        let tool_cx = ToolContext {
+            session: cx.session_id.clone(),
+            created: cx.session_created,
             call: info.call.clone(),
             cancel: CancellationToken::new(),
             reports,
-            extensions: info.extensions.clone(),
+            extensions: cx.extensions.clone(),
             resolution: call.resolution.clone(),
             approvals: call.approvals.clone(),
             observer: None,
-            trace: trace.map(|trace| trace.call(&info.session_id, &info.call)),
+            trace: trace.map(|trace| trace.call(&cx.session_id, &info.call)),
         };
         let id = info.call.clone();
-        let running = RunningTool::spawn(tool, cx, info, hooks, limits.tool_timeout);
+        let running = RunningTool::spawn(tool, tool_cx, info, hooks, cx, limits.tool_timeout);
         self.running.insert(id, running);
     }
 

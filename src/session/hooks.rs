@@ -23,7 +23,8 @@ pub use crate::log::conversation::Conversation;
 /// [`AgentBuilder::hook`](crate::AgentBuilder::hook) added them, followed by the hooks of the
 /// request ([`Ask::hook`](crate::Ask::hook)). Each layer sees the changes of the layers before it.
 /// The first layer that answers [`BeforeToolCall::Block`] or [`BeforeEnd::End`] decides, and later
-/// layers are not asked. Adding a hook never removes another one.
+/// layers are not asked. Around a call the layers nest, and the first one is the outermost. Adding
+/// a hook never removes another one.
 ///
 /// # Contract
 ///
@@ -35,14 +36,14 @@ pub use crate::log::conversation::Conversation;
 ///
 /// ```
 /// use async_trait::async_trait;
-/// use loopwright_core::hooks::{BeforeToolCall, Hooks, ToolCallInfo};
+/// use loopwright_core::hooks::{BeforeToolCall, HookContext, Hooks, ToolCallInfo};
 ///
 /// /// Blocks every call of one tool.
 /// struct Forbid(&'static str);
 ///
 /// #[async_trait]
 /// impl Hooks for Forbid {
-///     async fn before_tool_call(&self, call: &ToolCallInfo) -> BeforeToolCall {
+///     async fn before_tool_call(&self, _: &HookContext, call: &ToolCallInfo) -> BeforeToolCall {
 ///         if &*call.tool.name == self.0 {
 ///             return BeforeToolCall::Block(format!("{} is not allowed here.", self.0));
 ///         }
@@ -76,16 +77,16 @@ pub use crate::log::conversation::Conversation;
 #[async_trait]
 pub trait Hooks: Send + Sync {
     /// Handles a part of text as it streams, before any subscriber sees it.
-    fn on_text_part(&self, part: TextPart<'_>) -> TextAction {
-        let _ = part;
+    fn on_text_part(&self, cx: &HookContext, part: TextPart<'_>) -> TextAction {
+        let _ = (cx, part);
         TextAction::Show
     }
 
-    /// Decides whether the loop continues after a complete reply. Hooks do not see failed or
-    /// interrupted replies. If a later layer answers [`BeforeEnd::End`], the messages with which
-    /// earlier layers wanted to continue are dropped.
-    async fn before_end(&self, check: &EndCheck) -> BeforeEnd {
-        let _ = check;
+    /// Decides whether the loop continues after a complete reply, with its whole text and its
+    /// calls. Hooks do not see failed or interrupted replies. If a later layer answers
+    /// [`BeforeEnd::End`], the messages with which earlier layers wanted to continue are dropped.
+    async fn before_end(&self, cx: &HookContext, reply: &Arc<Message>) -> BeforeEnd {
+        let _ = (cx, reply);
         BeforeEnd::Default
     }
 
@@ -95,15 +96,33 @@ pub trait Hooks: Send + Sync {
     /// Before a call that the user has approved runs, the method is called again with the approved
     /// arguments. Then only [`BeforeToolCall::Block`] has an effect, unless the user has edited the
     /// arguments.
-    async fn before_tool_call(&self, call: &ToolCallInfo) -> BeforeToolCall {
-        let _ = call;
+    async fn before_tool_call(&self, cx: &HookContext, call: &ToolCallInfo) -> BeforeToolCall {
+        let _ = (cx, call);
         BeforeToolCall::Proceed
     }
 
-    /// Returns the result of a call that ran, changed or not. Runs in the task of the call.
-    async fn after_tool_call(&self, call: &ToolCallInfo, result: ToolResult) -> ToolResult {
-        let _ = call;
-        result
+    /// Runs a call and returns its result, which the log and the model get.
+    ///
+    /// The default returns the result of [`Next::run`]. A hook can do more before and after it,
+    /// change the result, return another one without running the tool, or run the tool again.
+    ///
+    /// The hook is a part of the call, whose start is already in the log. The time limits of the
+    /// call include the hook and all its runs, and an abort stops them. After a crash the hook and
+    /// its call start again if the tool is read-only or idempotent. Otherwise the model learns that
+    /// the outcome is unknown. So run a tool again only if its
+    /// [effect](crate::tool::ToolSpec::effect) allows it.
+    ///
+    /// If the tool suspends, the hook's future is dropped, and the hook is called again with the
+    /// call after the decision. It is also dropped if the tool stops without output. For a
+    /// sub-agent the hook is called once the sub-agent has ended, and each run returns its result.
+    async fn around_tool_call(
+        &self,
+        cx: &HookContext,
+        call: &ToolCallInfo,
+        next: Next<'_>,
+    ) -> ToolResult {
+        let _ = (cx, call);
+        next.run().await
     }
 
     /// Builds the conversation of a request from the history, to prune or to inject. `None` leaves
@@ -137,8 +156,8 @@ pub trait Hooks: Send + Sync {
     }
 
     /// Returns whether a request offers the tool. A tool is offered if every layer agrees.
-    fn prepare_tools(&self, request: &PrepareTools<'_>, tool: &ToolSpec) -> bool {
-        let _ = (request, tool);
+    fn offers_tool(&self, cx: &HookContext, request: &RequestInfo<'_>, tool: &ToolSpec) -> bool {
+        let _ = (cx, request, tool);
         true
     }
 
@@ -175,10 +194,6 @@ impl HookContext {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct TextPart<'a> {
-    /// The id of the session that gets the reply.
-    pub session_id: &'a str,
-    /// The host's values.
-    pub extensions: &'a Extensions,
     /// The text that the hook has held back so far, followed by the new text.
     pub text: &'a str,
     /// `true` if the text block ends with this part. The last part may add no text.
@@ -205,18 +220,6 @@ pub enum TextAction {
     },
 }
 
-/// A complete reply, and the session that got it.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct EndCheck {
-    /// The id of the session that got the reply.
-    pub session_id: Arc<str>,
-    /// The host's values.
-    pub extensions: Extensions,
-    /// The reply, with its whole text and its calls.
-    pub reply: Arc<Message>,
-}
-
 /// The decision of a hook after a reply: whether the loop continues.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
@@ -235,10 +238,6 @@ pub enum BeforeEnd {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ToolCallInfo {
-    /// The id of the session that makes the call.
-    pub session_id: Arc<str>,
-    /// The host's values.
-    pub extensions: Extensions,
     /// The id of the call, unique in its session.
     pub call: CallId,
     /// The definition of the tool.
@@ -264,14 +263,36 @@ pub enum BeforeToolCall {
     Block(String),
 }
 
-/// The request that tools are chosen for.
+/// The rest of a call: the layers after a hook, and the tool.
+pub struct Next<'a> {
+    pub(crate) cx: &'a HookContext,
+    pub(crate) call: &'a ToolCallInfo,
+    pub(crate) layers: &'a [Arc<dyn Hooks>],
+    pub(crate) tool: &'a (dyn Fn() -> BoxFuture<'a, ToolResult> + Send + Sync),
+}
+
+impl Next<'_> {
+    /// Runs the later layers and the tool with the arguments of the call, and returns the result:
+    /// also of a tool that failed or panicked, as an error.
+    ///
+    /// Each call of the method is another run. Once the call is cancelled, the tool does not run
+    /// any more, and the hook's future is dropped. Dropping the returned future drops the tool's
+    /// at an await.
+    pub async fn run(&self) -> ToolResult {
+        match self.layers.split_first() {
+            Some((hook, layers)) => {
+                let next = Next { layers, ..*self };
+                hook.around_tool_call(self.cx, self.call, next).await
+            }
+            None => (self.tool)().await,
+        }
+    }
+}
+
+/// A request whose tools are chosen.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct PrepareTools<'a> {
-    /// The id of the session that sends the request.
-    pub session_id: &'a str,
-    /// The host's values.
-    pub extensions: &'a Extensions,
+pub struct RequestInfo<'a> {
     /// The turn that the request belongs to.
     pub turn: u32,
     /// The conversation as sent to the model.
@@ -298,60 +319,74 @@ macro_rules! closure_hook {
 
 closure_hook! {
     /// A closure for [`Hooks::on_text_part`].
-    FnHandleStepTextPart(dyn Fn(TextPart<'_>) -> TextAction + Send + Sync),
+    FnHandleStepTextPart(dyn Fn(&HookContext, TextPart<'_>) -> TextAction + Send + Sync),
     /// Wraps the closure.
-    pub fn new(f: impl Fn(TextPart<'_>) -> TextAction + Send + Sync + 'static) -> Self {
+    pub fn new(
+        f: impl Fn(&HookContext, TextPart<'_>) -> TextAction + Send + Sync + 'static,
+    ) -> Self {
         Self(Arc::new(f))
     },
-    fn on_text_part(&self, part: TextPart<'_>) -> TextAction {
-        (self.0)(part)
+    fn on_text_part(&self, cx: &HookContext, part: TextPart<'_>) -> TextAction {
+        (self.0)(cx, part)
     }
 }
 
 closure_hook! {
     /// A closure for [`Hooks::before_end`].
-    FnHandleBeforeEnd(dyn Fn(EndCheck) -> BoxFuture<'static, BeforeEnd> + Send + Sync),
+    FnHandleBeforeEnd(
+        dyn Fn(HookContext, Arc<Message>) -> BoxFuture<'static, BeforeEnd> + Send + Sync
+    ),
     /// Wraps the closure.
-    pub fn new<Fut>(f: impl Fn(EndCheck) -> Fut + Send + Sync + 'static) -> Self
+    pub fn new<Fut>(f: impl Fn(HookContext, Arc<Message>) -> Fut + Send + Sync + 'static) -> Self
     where
         Fut: Future<Output = BeforeEnd> + Send + 'static,
     {
-        Self(Arc::new(move |check| Box::pin(f(check))))
+        Self(Arc::new(move |cx, reply| Box::pin(f(cx, reply))))
     },
-    async fn before_end(&self, check: &EndCheck) -> BeforeEnd {
-        (self.0)(check.clone()).await
+    async fn before_end(&self, cx: &HookContext, reply: &Arc<Message>) -> BeforeEnd {
+        (self.0)(cx.clone(), reply.clone()).await
     }
 }
 
 closure_hook! {
     /// A closure for [`Hooks::before_tool_call`].
-    FnBeforeToolCall(dyn Fn(ToolCallInfo) -> BoxFuture<'static, BeforeToolCall> + Send + Sync),
+    FnBeforeToolCall(
+        dyn Fn(HookContext, ToolCallInfo) -> BoxFuture<'static, BeforeToolCall> + Send + Sync
+    ),
     /// Wraps the closure.
-    pub fn new<Fut>(f: impl Fn(ToolCallInfo) -> Fut + Send + Sync + 'static) -> Self
+    pub fn new<Fut>(f: impl Fn(HookContext, ToolCallInfo) -> Fut + Send + Sync + 'static) -> Self
     where
         Fut: Future<Output = BeforeToolCall> + Send + 'static,
     {
-        Self(Arc::new(move |call| Box::pin(f(call))))
+        Self(Arc::new(move |cx, call| Box::pin(f(cx, call))))
     },
-    async fn before_tool_call(&self, call: &ToolCallInfo) -> BeforeToolCall {
-        (self.0)(call.clone()).await
+    async fn before_tool_call(&self, cx: &HookContext, call: &ToolCallInfo) -> BeforeToolCall {
+        (self.0)(cx.clone(), call.clone()).await
     }
 }
 
 closure_hook! {
-    /// A closure for [`Hooks::after_tool_call`].
-    FnAfterToolCall(
-        dyn Fn(ToolCallInfo, ToolResult) -> BoxFuture<'static, ToolResult> + Send + Sync
+    /// A closure for [`Hooks::around_tool_call`]. It returns a boxed future, which can borrow.
+    FnAroundToolCall(
+        dyn for<'a> Fn(&'a HookContext, &'a ToolCallInfo, Next<'a>) -> BoxFuture<'a, ToolResult>
+            + Send
+            + Sync
     ),
     /// Wraps the closure.
-    pub fn new<Fut>(f: impl Fn(ToolCallInfo, ToolResult) -> Fut + Send + Sync + 'static) -> Self
+    pub fn new<F>(f: F) -> Self
     where
-        Fut: Future<Output = ToolResult> + Send + 'static,
+        F: Send + Sync + 'static,
+        F: for<'a> Fn(&'a HookContext, &'a ToolCallInfo, Next<'a>) -> BoxFuture<'a, ToolResult>,
     {
-        Self(Arc::new(move |call, result| Box::pin(f(call, result))))
+        Self(Arc::new(f))
     },
-    async fn after_tool_call(&self, call: &ToolCallInfo, result: ToolResult) -> ToolResult {
-        (self.0)(call.clone(), result).await
+    async fn around_tool_call(
+        &self,
+        _: &HookContext,
+        _: &ToolCallInfo,
+        next: Next<'_>,
+    ) -> ToolResult {
+        (self.0)(next.cx, next.call, next).await // its references live as long as it does
     }
 }
 
@@ -403,15 +438,15 @@ closure_hook! {
 }
 
 closure_hook! {
-    /// A closure for [`Hooks::prepare_tools`].
-    FnPrepareTools(dyn Fn(&PrepareTools<'_>, &ToolSpec) -> bool + Send + Sync),
+    /// A closure for [`Hooks::offers_tool`].
+    FnOffersTool(dyn Fn(&HookContext, &RequestInfo<'_>, &ToolSpec) -> bool + Send + Sync),
     /// Wraps the closure.
     pub fn new(
-        f: impl Fn(&PrepareTools<'_>, &ToolSpec) -> bool + Send + Sync + 'static,
+        f: impl Fn(&HookContext, &RequestInfo<'_>, &ToolSpec) -> bool + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(f))
     },
-    fn prepare_tools(&self, request: &PrepareTools<'_>, tool: &ToolSpec) -> bool {
-        (self.0)(request, tool)
+    fn offers_tool(&self, cx: &HookContext, request: &RequestInfo<'_>, tool: &ToolSpec) -> bool {
+        (self.0)(cx, request, tool)
     }
 }

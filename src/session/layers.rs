@@ -2,18 +2,20 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use serde_json::Value;
+use tokio::sync::mpsc;
 
 use crate::log::action::ExternalAction;
-use crate::message::{Message, ToolResult, UserMessage};
+use crate::message::{Message, ResultStatus, ToolResult, UserMessage};
 use crate::session::hooks::{
-    BeforeEnd, BeforeToolCall, Conversation, EndCheck, HookContext, Hooks, PrepareTools,
-    ToolCallInfo,
+    BeforeEnd, BeforeToolCall, Conversation, HookContext, Hooks, Next, RequestInfo, ToolCallInfo,
 };
 use crate::session::panics::panic_text;
-use crate::tool::{ActionOptions, ToolSpec};
+use crate::tool::{ActionOptions, Outcome, ToolOutput, ToolSpec};
 
 /// Hooks in the order in which they were added. Clones share the list. Without hooks no list is
 /// allocated.
@@ -48,15 +50,19 @@ impl HookLayers {
         self.0.is_none()
     }
 
+    fn as_slice(&self) -> &[Arc<dyn Hooks>] {
+        self.0.as_deref().map_or(&[], Vec::as_slice)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<dyn Hooks>> {
-        self.0.iter().flat_map(|hooks| hooks.iter())
+        self.as_slice().iter()
     }
 
     /// Asks the layers about a reply until one ends the run.
-    pub(crate) async fn before_end(&self, check: EndCheck) -> EndVerdict {
+    pub(crate) async fn before_end(&self, cx: &HookContext, reply: &Arc<Message>) -> EndVerdict {
         let mut verdict = EndVerdict::default();
         for hook in self.iter() {
-            match hook.before_end(&check).await {
+            match hook.before_end(cx, reply).await {
                 BeforeEnd::Default => {}
                 BeforeEnd::Continue(message) => verdict.messages.push(message),
                 BeforeEnd::End => return EndVerdict { ends: true, messages: Vec::new() },
@@ -69,12 +75,13 @@ impl HookLayers {
     /// error is the text for the model.
     pub(crate) async fn before_tool_call(
         &self,
+        cx: &HookContext,
         mut call: ToolCallInfo,
         validate: impl Fn(Value) -> Result<Value, String>,
     ) -> Result<PassedCall, CallRefused> {
         let mut needs_approval = None;
         for hook in self.iter() {
-            match hook.before_tool_call(&call).await {
+            match hook.before_tool_call(cx, &call).await {
                 BeforeToolCall::Proceed => {}
                 BeforeToolCall::NeedsApproval(options) => {
                     needs_approval = Some(Arc::new(options));
@@ -91,29 +98,63 @@ impl HookLayers {
 
     /// Asks the layers whether a decided call may still run unchanged. Returns the reason if a
     /// layer blocks it. Rewrites are ignored, because the user decided on these arguments.
-    pub(crate) async fn forbid(&self, call: ToolCallInfo) -> Option<String> {
+    pub(crate) async fn forbid(&self, cx: &HookContext, call: ToolCallInfo) -> Option<String> {
         for hook in self.iter() {
-            if let BeforeToolCall::Block(why) = hook.before_tool_call(&call).await {
+            if let BeforeToolCall::Block(why) = hook.before_tool_call(cx, &call).await {
                 return Some(why);
             }
         }
         None
     }
 
-    /// Passes a result through the layers. The error is the text of a panic.
-    pub(crate) async fn after_tool_call(
+    /// Runs a call inside the layers. If the tool suspends, or stops without output, the call ends
+    /// so, whatever the layers do.
+    pub(crate) async fn around_tool_call<F: Future<Output = Outcome> + Send>(
         &self,
+        cx: &HookContext,
         call: &ToolCallInfo,
-        mut result: ToolResult,
-    ) -> Result<ToolResult, String> {
-        for hook in self.iter() {
-            let changed = async { hook.after_tool_call(call, result).await };
-            result = AssertUnwindSafe(changed)
-                .catch_unwind()
-                .await
-                .map_err(|panic| panic_text(&*panic))?;
+        tool: impl Fn() -> F + Send + Sync,
+    ) -> Outcome {
+        let was_cancelled = AtomicBool::new(false);
+        let (end, mut ended) = mpsc::channel(1);
+        let tool = || -> BoxFuture<'_, ToolResult> {
+            Box::pin(async {
+                let outcome = tool().await;
+                let is_cancelled = matches!(outcome, Outcome::Cancelled(_));
+                was_cancelled.store(is_cancelled, Ordering::Relaxed);
+                let (status, output) = match outcome {
+                    Outcome::Result(status, output) => (status, output),
+                    Outcome::Cancelled(Some(output)) => (ResultStatus::Aborted, output),
+                    outcome => {
+                        let _ = end.send(outcome).await;
+                        return std::future::pending().await;
+                    }
+                };
+                ToolResult {
+                    call: call.call.clone(),
+                    name: call.tool.name.clone(),
+                    status,
+                    content: output.content,
+                    details: output.details.map(Arc::new),
+                    terminate: output.terminate,
+                }
+            })
+        };
+        let next = Next { cx, call, layers: self.as_slice(), tool: &tool };
+        let result = tokio::select! { biased;
+            Some(outcome) = ended.recv() => return outcome,
+            result = AssertUnwindSafe(next.run()).catch_unwind() => result,
+        };
+        let ToolResult { status, content, details, terminate, .. } = match result {
+            Ok(result) => result,
+            Err(panic) => return Outcome::HookPanicked(panic_text(&*panic)),
+        };
+        let details = details.map(Arc::unwrap_or_clone);
+        let output = ToolOutput { content, details, terminate };
+        match status == ResultStatus::Aborted && was_cancelled.into_inner() {
+            true => Outcome::Cancelled(Some(output)),
+            false => Outcome::Result(status, output),
         }
-        Ok(result)
     }
 
     /// Passes a conversation through the layers. Returns `None` if no layer changes it.
@@ -147,8 +188,13 @@ impl HookLayers {
         Some(messages)
     }
 
-    pub(crate) fn offers(&self, request: &PrepareTools<'_>, tool: &ToolSpec) -> bool {
-        self.iter().all(|hook| hook.prepare_tools(request, tool))
+    pub(crate) fn offers(
+        &self,
+        cx: &HookContext,
+        request: &RequestInfo<'_>,
+        tool: &ToolSpec,
+    ) -> bool {
+        self.iter().all(|hook| hook.offers_tool(cx, request, tool))
     }
 
     pub(crate) async fn on_actions(&self, cx: HookContext, actions: Vec<Arc<ExternalAction>>) {

@@ -8,13 +8,12 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use crate::error::{ModelError, ModelErrorKind, StepError};
-use crate::extensions::Extensions;
 use crate::log::entry::LogEntry;
 use crate::log::event::AgentEvent;
 use crate::message::{AssistantMessage, ContentPart, Message, MessageId, StopReason, Usage};
 use crate::model::assemble::Assembler;
 use crate::model::{ModelEvent, ModelInfo, OutputSchema, RetryNotice, Update};
-use crate::session::hooks::{TextAction, TextPart};
+use crate::session::hooks::{HookContext, TextAction, TextPart};
 use crate::session::hub::Hub;
 use crate::session::journal::Journal;
 use crate::session::layers::HookLayers;
@@ -217,7 +216,7 @@ impl StreamingReply {
     pub(crate) fn take_event(
         &mut self,
         event: ModelEvent,
-        hooks: &TextHooks,
+        hooks: &ReplyHooks,
         hub: &mut Hub,
     ) -> Result<(), ModelError> {
         let Some(Partial { id, model, assembler, held, retry }) = &mut self.partial else {
@@ -286,15 +285,14 @@ impl StreamingReply {
     }
 }
 
-/// The layers that see streaming text, and their session.
-pub(crate) struct TextHooks {
+/// The layers that see a reply, and their context.
+pub(crate) struct ReplyHooks {
     pub(crate) layers: HookLayers,
-    pub(crate) session_id: Arc<str>,
-    pub(crate) extensions: Extensions,
+    pub(crate) cx: HookContext,
 }
 
-impl TextHooks {
-    fn exist(&self) -> bool {
+impl ReplyHooks {
+    pub(crate) fn exist(&self) -> bool {
         !self.layers.is_empty()
     }
 
@@ -317,9 +315,7 @@ impl TextHooks {
             } else {
                 held.push_str(&text);
             }
-            let TextHooks { session_id, extensions, .. } = self;
-            let part = TextPart { session_id, extensions, text: held, last };
-            text = match hook.on_text_part(part) {
+            text = match hook.on_text_part(&self.cx, TextPart { text: held, last }) {
                 TextAction::Hold if !last => String::new(),
                 TextAction::Show | TextAction::Hold => std::mem::take(held),
                 TextAction::Replace(text) => {

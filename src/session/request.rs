@@ -17,11 +17,11 @@ use crate::session::budget::{self, Admission};
 use crate::session::compaction::{self, Compacted, Trigger};
 use crate::session::cut_replies;
 use crate::session::estimate::{Needed, estimate};
-use crate::session::hooks::{EndCheck, PrepareTools};
+use crate::session::hooks::RequestInfo;
 use crate::session::in_flight::Held;
 use crate::session::intake;
 use crate::session::layers::EndVerdict;
-use crate::session::reply::{Reply, TextHooks};
+use crate::session::reply::{Reply, ReplyHooks};
 use crate::session::stream::{self, Streamed};
 use crate::tool::{ToolList, ToolSpec};
 
@@ -207,15 +207,12 @@ fn offered_tools(session: &Session, ask: &Ask, messages: &[Arc<Message>]) -> Arc
         return all.clone();
     }
     let turn = &session.journal.fold.turn;
-    let request = PrepareTools {
-        session_id: &session.id,
-        extensions: &session.extensions,
-        turn: turn.number + u32::from(!turn.open),
-        messages,
-    };
+    let request = RequestInfo { turn: turn.number + u32::from(!turn.open), messages };
+    let cx = session.hook_context();
     let is_named =
         |name: &str| ask.profile.tools.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
-    let is_offered = |spec: &&Arc<ToolSpec>| is_named(&spec.name) && hooks.offers(&request, spec);
+    let is_offered =
+        |spec: &&Arc<ToolSpec>| is_named(&spec.name) && hooks.offers(&cx, &request, spec);
     let offered: Vec<_> = all.iter().filter(is_offered).cloned().collect();
     let is_same = |list: &&Arc<ToolList>| {
         list.len() == offered.len() && list.iter().zip(&offered).all(|(a, b)| Arc::ptr_eq(a, b))
@@ -232,7 +229,6 @@ async fn stream_reply(
     model: &dyn ChatModel,
     mut request: ChatRequest,
 ) -> Result<Reply, StepError> {
-    let hooks = session.config.hooks.and(&ask.profile.hooks);
     let needed = estimate(session, model.info(), &request);
     budget::check(session, 1, needed)?;
     let Admission::Admitted(held) = budget::admit(session, needed).await? else {
@@ -241,14 +237,11 @@ async fn stream_reply(
     let estimate = needed.input;
     let id = start_reply(session, model, &request, ask.asked.clone(), (estimate, held)).await?;
     request.trace = request.trace.map(|trace| trace.reply(&session.id, id));
-    let text_hooks = TextHooks {
-        layers: hooks.clone(),
-        session_id: session.id.clone(),
-        extensions: session.extensions.clone(),
-    };
+    let hooks =
+        ReplyHooks { layers: session.config.hooks.and(&ask.hooks), cx: session.hook_context() };
     session.stop_if_cancelled().await;
     let streamed = stream::read(session, id, model.stream(request), |session, event| {
-        session.reply.take_event(event, &text_hooks, session.journal.hub())
+        session.reply.take_event(event, &hooks, session.journal.hub())
     });
     let Streamed { stop, usage, error } = streamed.await?;
     let Some((message, cost)) = session.reply.close(&mut session.journal, stop, usage) else {
@@ -260,14 +253,9 @@ async fn stream_reply(
     let permit = session.in_flight.end(id);
     session.reply.hold(LogEntry::Replied { message: message.clone(), cost });
     let mut verdict = EndVerdict::default();
-    if !hooks.is_empty() && error.is_none() && stop != StopReason::Interrupted {
-        let check = EndCheck {
-            session_id: session.id.clone(),
-            extensions: session.extensions.clone(),
-            reply: message.clone(),
-        };
+    if hooks.exist() && error.is_none() && stop != StopReason::Interrupted {
         // The reply is held meanwhile, so an abort keeps it.
-        verdict = session.wait_for(hooks.before_end(check)).await?;
+        verdict = session.wait_for(hooks.layers.before_end(&hooks.cx, &message)).await?;
     }
     session.reply.stage_pending(&mut session.journal);
     if let Some(permit) = permit {

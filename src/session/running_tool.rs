@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ToolError;
 use crate::limits::deadline;
-use crate::message::{Content, ResultStatus, ToolResult};
-use crate::session::hooks::ToolCallInfo;
+use crate::message::{Content, ResultStatus};
+use crate::session::hooks::{HookContext, ToolCallInfo};
 use crate::session::hub::keep_end;
 use crate::session::layers::HookLayers;
 use crate::session::panics::panic_text;
@@ -53,21 +53,29 @@ impl RunningTool {
     /// itself.
     pub(crate) fn spawn(
         tool: Arc<dyn Tool>,
-        cx: ToolContext,
+        tool_cx: ToolContext,
         info: ToolCallInfo,
         hooks: HookLayers,
+        cx: HookContext,
         timeout: Duration,
     ) -> RunningTool {
         let spec = info.tool.clone();
         let has_hooks = !hooks.is_empty();
-        let reports: mpsc::Sender<Report> = cx.reports.clone();
-        let cancel = cx.cancel.clone();
+        let reports: mpsc::Sender<Report> = tool_cx.reports.clone();
+        let cancel = tool_cx.cancel.clone();
         let task = tokio::spawn(async move {
-            let call = info.call.clone();
-            let arguments: Arc<Value> = info.arguments.clone();
-            let ended = AssertUnwindSafe(tool.call(&arguments, cx)).catch_unwind().await;
-            let outcome = after_tool_call(Outcome::of(ended), info, &hooks).await;
-            let _ = reports.send(Report::End(call, Box::new(outcome))).await;
+            let outcome = if has_hooks {
+                let run = || async {
+                    if tool_cx.is_cancelled() {
+                        return Outcome::Cancelled(None);
+                    }
+                    run(&*tool, &info.arguments, tool_cx.clone()).await
+                };
+                hooks.around_tool_call(&cx, &info, run).await
+            } else {
+                run(&*tool, &info.arguments, tool_cx).await
+            };
+            let _ = reports.send(Report::End(info.call, Box::new(outcome))).await;
         });
         let timeout = spec.timeout.unwrap_or(timeout);
         RunningTool {
@@ -151,39 +159,9 @@ fn after(why: String, mut output: ToolOutput) -> ToolOutput {
     output
 }
 
-/// Passes a result through the hooks, unless the tool suspended or stopped without output.
-pub(crate) async fn after_tool_call(
-    outcome: Outcome,
-    info: ToolCallInfo,
-    hooks: &HookLayers,
-) -> Outcome {
-    if hooks.is_empty() {
-        return outcome;
-    }
-    let (status, output, is_cancelled) = match outcome {
-        Outcome::Result(status, output) => (status, output, false),
-        Outcome::Cancelled(Some(output)) => (ResultStatus::Aborted, output, true),
-        outcome => return outcome,
-    };
-    let result = ToolResult {
-        call: info.call.clone(),
-        name: info.tool.name.clone(),
-        status,
-        content: output.content,
-        details: output.details.map(Arc::new),
-        terminate: output.terminate,
-    };
-    match hooks.after_tool_call(&info, result).await {
-        Ok(ToolResult { status, content, details, terminate, .. }) => {
-            let details = details.map(Arc::unwrap_or_clone);
-            let output = ToolOutput { content, details, terminate };
-            match is_cancelled {
-                true => Outcome::Cancelled(Some(output)),
-                false => Outcome::Result(status, output),
-            }
-        }
-        Err(panic) => Outcome::HookPanicked(panic),
-    }
+/// Runs a tool once.
+async fn run(tool: &dyn Tool, arguments: &Value, cx: ToolContext) -> Outcome {
+    Outcome::of(AssertUnwindSafe(tool.call(arguments, cx)).catch_unwind().await)
 }
 
 /// The updates of a running tool, merged for late subscribers.

@@ -104,6 +104,7 @@ pub(crate) async fn stop_waiting(
 
 /// Starts the work of a call's sub-agent. With `stopped`, the work stops at once.
 fn work(session: &mut Session, call: &CallId, stopped: Option<Stopped>) {
+    let cx = session.hook_context();
     let Session { journal, children, config, id, tree, cancel, extensions, executor, .. } = session;
     let subscribers = journal.hub().tree_subscribers();
     let Some(found) = journal.fold.call(call) else { return };
@@ -145,18 +146,14 @@ fn work(session: &mut Session, call: &CallId, stopped: Option<Stopped>) {
         },
         subscribers,
     };
-    let info = ToolCallInfo {
-        session_id: id.clone(),
-        extensions: extensions.clone(),
-        call: call.clone(),
-        tool: spec.clone(),
-        arguments: arguments.clone(),
-    };
+    let (tool, arguments) = (spec.clone(), arguments.clone());
+    let info = ToolCallInfo { call: call.clone(), tool, arguments };
     let work = Work {
         agent: agent.clone(),
         opening,
         info,
         hooks: config.hooks.clone(),
+        cx,
         turn: 0,
         decisions: child.decided.clone(),
         from_parent,

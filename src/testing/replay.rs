@@ -95,7 +95,7 @@ use shared::{SharedReplay, Status};
 ///   because of invalid arguments, give the agent a [`Replay::stand_in`] for each of its tools
 ///   instead.
 /// - The input of hooks. A log has replies after `on_text_part` and results after
-///   `after_tool_call`, and the agent's hooks are applied to these a second time.
+///   `around_tool_call`, and the agent's hooks are applied to these a second time.
 /// - The rest of a result that was too long. It is shortened a second time, unless the agent's
 ///   limit is a little higher.
 /// - Extensions of inputs, times and random numbers, progress of tools, and durations. A time limit

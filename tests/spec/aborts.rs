@@ -226,11 +226,14 @@ async fn whatever_a_pattern_does_the_batch_is_closed_and_the_session_continues()
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_panics_ends_the_run_with_an_error() {
     type Options = fn(AgentBuilder) -> AgentBuilder;
+    async fn panics() -> ToolResult {
+        panic!("hook")
+    }
     let hooks: [Options; 6] = [
-        |a| a.on_text_part(|_| panic!("hook")),
-        |a| a.before_end(|_| async { panic!("hook") }),
-        |a| a.before_tool_call(|_| async { panic!("hook") }),
-        |a| a.after_tool_call(|_, _| async { panic!("hook") }),
+        |a| a.on_text_part(|_, _| panic!("hook")),
+        |a| a.before_end(|_, _| async { panic!("hook") }),
+        |a| a.before_tool_call(|_, _| async { panic!("hook") }),
+        |a| a.around_tool_call(|_, _, _| Box::pin(panics())),
         |a| a.transform_context(|_, _| async { panic!("hook") }),
         |a| a.convert_to_llm(|_, _| panic!("hook")),
     ];

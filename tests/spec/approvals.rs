@@ -90,7 +90,7 @@ async fn older_logs_have_actions_without_terms() {
 #[tokio::test(start_paused = true)]
 async fn hooks_questions_and_suspended_calls_have_options() {
     let options = || all_options().description("Big.");
-    let hook = move |info: ToolCallInfo| {
+    let hook = move |_, info: ToolCallInfo| {
         let is_big = info.arguments["euros"].as_u64() > Some(100);
         std::future::ready(match is_big {
             true => BeforeToolCall::NeedsApproval(all_options().description("Big.")),

@@ -116,7 +116,7 @@ async fn a_rule_that_forbids_meanwhile_holds_at_the_approval() {
         let (tool, forbids) = (pay(), Arc::new(AtomicBool::new(false)));
         let rule = forbids.clone();
         let mut harness = pi_with(paying(), std::slice::from_ref(&tool), |agent| {
-            agent.before_tool_call(move |_| {
+            agent.before_tool_call(move |_, _| {
                 let forbids = rule.load(Ordering::SeqCst);
                 async move {
                     match forbids {

@@ -327,10 +327,13 @@ async fn hooks_see_the_results_of_sub_agents() {
     let family = Family::new();
     let (handle, _events) = family
         .open_with(|builder| {
-            builder.after_tool_call(async |info, mut result| {
-                result.content =
-                    vec![Content::text(format!("{} said {}", info.tool.name, result.text()))];
-                result
+            builder.around_tool_call(|_, info, next| {
+                Box::pin(async move {
+                    let mut result = next.run().await;
+                    let said = format!("{} said {}", info.tool.name, result.text());
+                    result.content = vec![Content::text(said)];
+                    result
+                })
             })
         })
         .await;

@@ -149,7 +149,7 @@ async fn a_decision_can_deny_edit_or_provide_the_result() {
 /// C28: edited arguments pass through the hooks, which can block the call.
 #[tokio::test(start_paused = true)]
 async fn edited_arguments_pass_through_the_hooks() {
-    let guard = |info: ToolCallInfo| {
+    let guard = |_, info: ToolCallInfo| {
         let is_forbidden = info.arguments["path"] == "/etc/passwd";
         std::future::ready(match is_forbidden {
             true => BeforeToolCall::Block("Not this file.".into()),

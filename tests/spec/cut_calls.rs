@@ -92,9 +92,12 @@ async fn hooks_see_the_output_of_an_aborted_call() {
     for (cancelled, expected) in [(Cancelled::Returns, Some("redacted")), (Cancelled::Stops, None)]
     {
         let redact = |agent: AgentBuilder| {
-            agent.after_tool_call(async |_, mut result: ToolResult| {
-                result.content = vec![Content::text("redacted")];
-                result
+            agent.around_tool_call(|_, _, next| {
+                Box::pin(async move {
+                    let mut result = next.run().await;
+                    result.content = vec![Content::text("redacted")];
+                    result
+                })
             })
         };
         let mut harness = ticking(cancelled, redact).await;

@@ -8,7 +8,7 @@ use crate::kit::*;
 /// contain the replacement.
 #[tokio::test(start_paused = true)]
 async fn a_text_part_can_be_replaced_as_it_streams() {
-    let shout = |part: TextPart<'_>| TextAction::Replace(part.text.to_uppercase());
+    let shout = |_: &HookContext, part: TextPart<'_>| TextAction::Replace(part.text.to_uppercase());
     let mut harness =
         pi_with([Script::new().stream(["ab", "cd"], ms(1))], &[], |a| a.on_text_part(shout)).await;
     send(&harness, "go").await;
@@ -24,7 +24,7 @@ async fn a_text_part_can_be_replaced_as_it_streams() {
 async fn held_text_is_passed_to_the_hook_with_the_next_part_and_shown_at_the_end() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = seen.clone();
-    let hold = move |part: TextPart<'_>| {
+    let hold = move |_: &HookContext, part: TextPart<'_>| {
         log.lock().unwrap().push((part.text.to_owned(), part.last));
         if part.text == "one " { TextAction::Show } else { TextAction::Hold }
     };
@@ -41,7 +41,7 @@ async fn held_text_is_passed_to_the_hook_with_the_next_part_and_shown_at_the_end
 }
 
 /// Finds `<tool_call>{…}</tool_call>` in text, for any split into parts.
-fn calls_in_text(part: TextPart<'_>) -> TextAction {
+fn calls_in_text(_: &HookContext, part: TextPart<'_>) -> TextAction {
     const TAG: &str = "<tool_call>";
     let Some((before, rest)) = part.text.split_once(TAG) else {
         let may_begin = (1..TAG.len()).any(|n| part.text.ends_with(&TAG[..n]));
@@ -84,7 +84,7 @@ async fn text_can_become_a_tool_call_and_is_not_shown() {
 }
 
 fn before_end(verdict: fn(&str) -> BeforeEnd) -> impl FnOnce(AgentBuilder) -> AgentBuilder {
-    move |a| a.before_end(move |check| std::future::ready(verdict(&check.reply.text())))
+    move |a| a.before_end(move |_, reply| std::future::ready(verdict(&reply.text())))
 }
 
 /// C18: `Continue` continues the loop with a message, which is appended after the calls of the
@@ -140,9 +140,9 @@ async fn the_hook_before_the_end_sees_the_whole_reply() {
     let log = seen.clone();
     let reply = Script::new().stream(["I ", "look"], ms(1)).call("a", "x", "{}");
     let harness = pi_with([reply, Script::text("ok")], &[TestTool::new("x")], |a| {
-        a.before_end(move |check| {
-            let calls = check.reply.as_assistant().unwrap().calls().count();
-            log.lock().unwrap().push((check.reply.text(), calls));
+        a.before_end(move |_, reply| {
+            let calls = reply.as_assistant().unwrap().calls().count();
+            log.lock().unwrap().push((reply.text(), calls));
             async { BeforeEnd::Default }
         })
     })
@@ -168,7 +168,7 @@ async fn rewritten_arguments_are_validated() {
         PiPattern,
         [Script::calls([call("a", 1), call("b", 2)]), Script::text("ok")],
         |a| {
-            a.tool(pay).before_tool_call(async |info| match info.arguments["amount"].as_u64() {
+            a.tool(pay).before_tool_call(async |_, info| match info.arguments["amount"].as_u64() {
                 Some(1) => BeforeToolCall::Rewrite(json!({"amount": "7"})),
                 _ => BeforeToolCall::Rewrite(json!({"amount": "much"})),
             })
@@ -189,21 +189,25 @@ async fn rewritten_arguments_are_validated() {
 async fn the_user_is_shown_the_arguments_after_the_hooks() {
     let ask = TestTool::new("ask").effect(Effect::AtMostOnce);
     let harness = pi_with([calls(&["ask"])], &[ask], |a| {
-        a.before_tool_call(async |_| BeforeToolCall::Rewrite(json!({"safe": true})))
+        a.before_tool_call(async |_, _| BeforeToolCall::Rewrite(json!({"safe": true})))
     })
     .await;
     assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::AwaitingAction);
     assert_eq!(*harness.pending().await[0].arguments, json!({"safe": true}));
 }
 
-/// C19: `after_tool_call` may replace content, details and the error flag of a result.
+/// C19: `around_tool_call` may replace content, details and the error flag of a result.
 #[tokio::test(start_paused = true)]
-async fn the_hook_after_a_call_can_replace_all_of_its_result() {
+async fn the_hook_around_a_call_can_replace_all_of_its_result() {
     let mut harness = pi_with([calls(&["x"]), Script::text("ok")], &[TestTool::new("x")], |a| {
-        a.after_tool_call(async |info, result| {
-            assert_eq!((&*info.call, result.status), ("a", ResultStatus::Ok));
-            ToolResult::new(info.call, result.name, ResultStatus::Error, vec![Content::text("no")])
-                .details(Arc::new(json!({"secret": 1})))
+        a.around_tool_call(|_, info, next| {
+            Box::pin(async move {
+                let result = next.run().await;
+                assert_eq!((&*info.call, result.status), ("a", ResultStatus::Ok));
+                let (call, content) = (info.call.clone(), vec![Content::text("no")]);
+                ToolResult::new(call, result.name, ResultStatus::Error, content)
+                    .details(Arc::new(json!({"secret": 1})))
+            })
         })
     })
     .await;
@@ -250,7 +254,7 @@ async fn a_tool_that_was_not_offered_does_not_run() {
     let hidden = TestTool::new("hidden");
     let tools = [hidden.clone(), TestTool::new("shown")];
     let harness = pi_with([calls(&["hidden", "shown"]), Script::text("ok")], &tools, |a| {
-        a.prepare_tools(|_, spec| &*spec.name != "hidden")
+        a.offers_tool(|_, _, spec| &*spec.name != "hidden")
     })
     .await;
     harness.handle.prompt("go").await.unwrap();
@@ -264,7 +268,7 @@ async fn a_tool_that_was_not_offered_does_not_run() {
 async fn a_tool_that_was_not_offered_does_not_run_after_a_crash() {
     let hidden = TestTool::new("hidden");
     let tools = [hidden.clone(), TestTool::new("shown")];
-    let hide = |a: AgentBuilder| a.prepare_tools(|_, spec| &*spec.name != "hidden");
+    let hide = |a: AgentBuilder| a.offers_tool(|_, _, spec| &*spec.name != "hidden");
     let harness = pi_with([calls(&["hidden"]), Script::text("ok")], &tools, hide).await;
     harness.handle.prompt("go").await.unwrap();
     let log = harness.memory.entries();
@@ -278,12 +282,12 @@ async fn a_tool_that_was_not_offered_does_not_run_after_a_crash() {
     assert_eq!(hidden.ran(), 0);
 }
 
-/// C41: `prepare_tools` chooses the tools of each request, and receives the number of the turn.
+/// C41: `offers_tool` chooses the tools of each request, and receives the number of the turn.
 #[tokio::test(start_paused = true)]
 async fn each_request_offers_the_tools_that_the_hook_chooses() {
     let tools = [TestTool::new("t1"), TestTool::new("t2")];
     let harness = pi_with([calls(&["t1"]), calls(&["t2"]), Script::text("ok")], &tools, |a| {
-        a.prepare_tools(|request, tool| *tool.name == *format!("t{}", request.turn))
+        a.offers_tool(|_, request, tool| *tool.name == *format!("t{}", request.turn))
     })
     .await;
     harness.handle.prompt("go").await.unwrap();
@@ -325,20 +329,20 @@ async fn predicates_and_hooks_read_the_hosts_values() {
             n2("auto", values.get());
             true
         })
-        .before_tool_call(move |info| {
-            n3("before", info.extensions.get());
+        .before_tool_call(move |cx, _| {
+            n3("before", cx.extensions.get());
             async { BeforeToolCall::Proceed }
         })
-        .after_tool_call(move |info, result| {
-            n4("after", info.extensions.get());
-            async { result }
+        .around_tool_call(move |cx, _, next| {
+            n4("around", cx.extensions.get());
+            Box::pin(async move { next.run().await })
         })
-        .before_end(move |check| {
-            n5("end", check.extensions.get());
+        .before_end(move |cx, _| {
+            n5("end", cx.extensions.get());
             async { BeforeEnd::Default }
         })
-        .prepare_tools(move |request, _| {
-            n6("prepare", request.extensions.get());
+        .offers_tool(move |cx, _, _| {
+            n6("offers", cx.extensions.get());
             true
         })
         .build()
@@ -346,7 +350,7 @@ async fn predicates_and_hooks_read_the_hosts_values() {
     let (handle, _events) = agent.run(RunContext::new().with(User("session"))).await.unwrap();
     handle.prompt(Prompt::from("go").with(User("input"))).await.unwrap();
     let first: Vec<_> = std::mem::take(&mut *seen.lock().unwrap());
-    for hook in ["approval", "auto", "before", "after", "end", "prepare", "pattern"] {
+    for hook in ["approval", "auto", "before", "around", "end", "offers", "pattern"] {
         assert!(first.contains(&(hook, "input")), "{hook}: {first:?}");
     }
     assert!(first.iter().all(|(_, user)| *user == "input"), "{first:?}");
@@ -366,9 +370,9 @@ struct Guard {
 
 #[async_trait::async_trait]
 impl Hooks for Guard {
-    async fn before_tool_call(&self, call: &ToolCallInfo) -> BeforeToolCall {
+    async fn before_tool_call(&self, cx: &HookContext, call: &ToolCallInfo) -> BeforeToolCall {
         let tool = call.tool.name.to_string();
-        self.seen.lock().unwrap().push((call.session_id.to_string(), tool.clone()));
+        self.seen.lock().unwrap().push((cx.session_id.to_string(), tool.clone()));
         match tool == self.blocks {
             true => BeforeToolCall::Block(format!("guard against {tool}")),
             false => BeforeToolCall::Proceed,
@@ -406,18 +410,10 @@ async fn closures_add_layers_too_and_rewrites_chain() {
     let replies = [Script::calls([("a", "x", json!({"n": 1}))]), Script::text("ok")];
     let mut harness = pi_with(replies, std::slice::from_ref(&tool), |agent| {
         agent
-            .before_tool_call(async |info| add_one(&info))
-            .before_tool_call(async |info| add_one(&info))
-            .on_text_part(|part| TextAction::Replace(format!("{}!", part.text)))
-            .on_text_part(|part| TextAction::Replace(format!("<{}>", part.text)))
-            .after_tool_call(async |_, mut result| {
-                result.status = ResultStatus::Error;
-                result
-            })
-            .after_tool_call(async |_, result| {
-                assert_eq!(result.status, ResultStatus::Error);
-                result
-            })
+            .before_tool_call(async |_, info| add_one(&info))
+            .before_tool_call(async |_, info| add_one(&info))
+            .on_text_part(|_, part| TextAction::Replace(format!("{}!", part.text)))
+            .on_text_part(|_, part| TextAction::Replace(format!("<{}>", part.text)))
     })
     .await;
     send(&harness, "go").await;
@@ -436,8 +432,8 @@ async fn the_first_layer_that_ends_the_run_decides_and_messages_of_others_are_no
     let replies = [Script::text("1"), Script::text("2")];
     let mut harness = pi_with(replies, &[], |agent| {
         agent
-            .before_end(async |_| BeforeEnd::Continue("more".into()))
-            .before_end(async |_| BeforeEnd::End)
+            .before_end(async |_, _| BeforeEnd::Continue("more".into()))
+            .before_end(async |_, _| BeforeEnd::End)
     })
     .await;
     send(&harness, "go").await;

@@ -12,6 +12,7 @@
 mod aborts;
 mod answering;
 mod approvals;
+mod around_calls;
 mod ask_all;
 mod ask_user;
 mod attached;

@@ -185,12 +185,12 @@ async fn detached_requests_failures_schemas_and_hooks() {
     replays(&harness, Critic, |agent| agent).await;
 
     let hooked = |agent: AgentBuilder| {
-        let agent = agent.before_end(async |check| match check.reply.text().as_str() {
+        let agent = agent.before_end(async |_, reply| match reply.text().as_str() {
             "one" => BeforeEnd::Continue("go on".into()),
             _ => BeforeEnd::Default,
         });
-        let agent = agent.prepare_tools(|info, spec| info.turn > 1 || &*spec.name != "y");
-        agent.before_tool_call(async |call| match &*call.tool.name {
+        let agent = agent.offers_tool(|_, info, spec| info.turn > 1 || &*spec.name != "y");
+        agent.before_tool_call(async |_, call| match &*call.tool.name {
             "x" => BeforeToolCall::Block("not x".into()),
             _ => BeforeToolCall::Proceed,
         })
@@ -265,7 +265,7 @@ async fn the_first_request_that_differs_is_reported() {
         "request 3: message 1 differs: the log has `user: go`, now it is `user: on`"
     );
 
-    let fewer = like().prepare_tools(|info, spec| info.messages.len() < 2 || &*spec.name != "y");
+    let fewer = like().offers_tool(|_, info, spec| info.messages.len() < 2 || &*spec.name != "y");
     let found = replay.run(&fewer.build().unwrap()).await.unwrap_err();
     assert_eq!(
         found.to_string(),
@@ -279,7 +279,7 @@ async fn the_first_request_that_differs_is_reported() {
         "{found}"
     );
 
-    let more = like().before_end(async |check| match check.reply.text().as_str() {
+    let more = like().before_end(async |_, reply| match reply.text().as_str() {
         "two" => BeforeEnd::Continue("and?".into()),
         _ => BeforeEnd::Default,
     });
@@ -315,7 +315,7 @@ async fn the_first_request_that_differs_is_reported() {
         found.to_string(),
         "request 1: the system prompt differs: it was ``, now it is `Be brief.`"
     );
-    let blocks = like().before_tool_call(async |_| BeforeToolCall::Block("no".into()));
+    let blocks = like().before_tool_call(async |_, _| BeforeToolCall::Block("no".into()));
     let found = replay.run(&blocks.build().unwrap()).await.unwrap_err();
     assert!(found.to_string().contains("call_started"), "{found}");
 }

@@ -67,7 +67,7 @@ async fn a_step_ends_with_an_error_of_the_model_or_a_hook() {
         (outcome.end, outcome.model_error),
         (RunStatus::Error, Some(ModelErrorKind::Overloaded))
     );
-    let end = FnHandleBeforeEnd::new(|_| async { BeforeEnd::End });
+    let end = FnHandleBeforeEnd::new(|_, _| async { BeforeEnd::End });
     let harness = Harness::new(Noted(answering()), [Script::text("A.")], |a| a.hook(end)).await;
     assert_eq!(harness.handle.prompt("?").await.unwrap().end, RunStatus::Done);
     assert_eq!(emitted(&harness), Vec::<String>::new());
@@ -85,7 +85,7 @@ async fn a_wrapper_does_not_continue_after_a_hook_has_ended_the_run() {
         ];
         for pattern in patterns {
             let verdict =
-                move |_| async move { if ends { BeforeEnd::End } else { BeforeEnd::Default } };
+                move |_, _| async move { if ends { BeforeEnd::End } else { BeforeEnd::Default } };
             let hook = FnHandleBeforeEnd::new(verdict);
             let harness =
                 Harness::new(Noted(pattern), [Script::text("A.")], |a| a.hook(hook)).await;

@@ -70,8 +70,8 @@ async fn a_value_that_comes_with_continue_is_seen() {
         [Script::text("1"), calls(&["x"]), Script::text("2")],
         &[TestTool::new("x")],
         move |a| {
-            a.before_tool_call(move |call| {
-                log.lock().unwrap().push(call.extensions.get::<u8>().copied());
+            a.before_tool_call(move |cx, _| {
+                log.lock().unwrap().push(cx.extensions.get::<u8>().copied());
                 async { BeforeToolCall::Proceed }
             })
         },
@@ -141,7 +141,7 @@ async fn a_request_behind_a_pending_call_says_so() {
 async fn a_steer_during_a_hook_prevents_the_call_from_starting() {
     let x = TestTool::new("x");
     let harness = pi_with([calls(&["x"]), Script::text("ok")], std::slice::from_ref(&x), |a| {
-        a.before_tool_call(|_| async {
+        a.before_tool_call(|_, _| async {
             sleep(ms(100)).await;
             BeforeToolCall::Proceed
         })
@@ -205,9 +205,12 @@ async fn an_abort_during_which_a_hook_panics_closes_the_batch() {
     let tools =
         [TestTool::new("x").takes(ms(9999)), TestTool::new("y").takes_ignoring_cancel(ms(100))];
     let mut harness = pi_with([calls(&["x", "y"])], &tools, |a| {
-        a.after_tool_call(|call, result| async move {
-            assert!(*call.call != *"b", "hook");
-            result
+        a.around_tool_call(|_, call, next| {
+            Box::pin(async move {
+                let result = next.run().await;
+                assert!(*call.call != *"b", "hook");
+                result
+            })
         })
     })
     .await;
@@ -416,7 +419,7 @@ async fn the_events_of_a_call_that_suspends_nest() {
 #[tokio::test(start_paused = true)]
 async fn text_that_is_held_when_a_reply_is_cut_off_is_kept() {
     let replies = [Script::new().stream(["a ", "b ", "c"], ms(20)), Script::text("ok")];
-    let mut harness = pi_with(replies, &[], |a| a.on_text_part(|_| TextAction::Hold)).await;
+    let mut harness = pi_with(replies, &[], |a| a.on_text_part(|_, _| TextAction::Hold)).await;
     send(&harness, "go").await;
     sleep(ms(50)).await;
     harness.handle.steer(Prompt::from("S").urgency(Urgency::Interrupt)).await.unwrap();

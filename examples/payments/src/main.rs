@@ -2,7 +2,7 @@
 
 use std::{env, io, process::ExitCode, time::Duration};
 
-use loopwright::hooks::{BeforeToolCall, ToolCallInfo};
+use loopwright::hooks::{BeforeToolCall, HookContext, ToolCallInfo};
 use loopwright::patterns::PiPattern;
 use loopwright::tool::{ActionOptions, ActionRequest, Approval, Effect};
 use loopwright::{AgentBuilder, GenericAgent, ToolContext, ToolError, tool_fn};
@@ -30,7 +30,7 @@ async fn book(order: String, cx: &ToolContext) -> Result<String, ToolError> {
     sent.await.map_err(ToolError::failed)
 }
 
-async fn confirm(call: ToolCallInfo) -> BeforeToolCall {
+async fn confirm(_: HookContext, call: ToolCallInfo) -> BeforeToolCall {
     let role = match call.arguments["euros"].as_f64() {
         None | Some(..=100.0) => return BeforeToolCall::Proceed,
         Some(..=10_000.0) => "treasurer",

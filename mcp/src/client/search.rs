@@ -84,7 +84,7 @@ impl ToolSearch {
         let agent = servers.iter().fold(agent, add);
         let deferred = Arc::new(Deferred { servers, max_tools, found: Mutex::default() });
         let tool = SearchTool::new(deferred.clone());
-        agent.tool(tool).prepare_tools(move |_, spec| deferred.offers(&spec.name))
+        agent.tool(tool).offers_tool(move |_, _, spec| deferred.offers(&spec.name))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use loopwright_core::hooks::{TextAction, TextPart};
+use loopwright_core::hooks::{HookContext, TextAction, TextPart};
 use serde_json::{Map, Value};
 
 const OPEN: &str = "<tool_call>";
@@ -29,9 +29,9 @@ const CLOSE: &str = "</tool_call>";
 /// ```
 pub fn parse_text_tool_calls<S: Into<String>>(
     tools: impl IntoIterator<Item = S>,
-) -> impl Fn(TextPart<'_>) -> TextAction + Send + Sync + 'static {
+) -> impl Fn(&HookContext, TextPart<'_>) -> TextAction + Send + Sync + 'static {
     let tools: BTreeSet<String> = tools.into_iter().map(Into::into).collect();
-    move |part| {
+    move |_, part| {
         if !may_call(part.text) {
             return TextAction::Show;
         }

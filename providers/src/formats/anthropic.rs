@@ -11,7 +11,7 @@
 //!   not part of a reply,
 //! - of earlier replies after a compaction ([`ChatRequest::compacted`]).
 //!
-//! Changes by hooks cannot be detected here. A `transform_context` or `prepare_tools` for such a
+//! Changes by hooks cannot be detected here. A `transform_context` or `offers_tool` for such a
 //! model must not change earlier output. It may omit what it has always omitted, and append at the
 //! end. A hook that changes the history must remove the thinking after the change, or ask the
 //! server to do so:

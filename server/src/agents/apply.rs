@@ -141,7 +141,7 @@ fn deny_unlisted(
     why: fn(&str) -> String,
 ) -> AgentBuilder {
     let approved: Arc<[String]> = approved.into();
-    builder.before_tool_call(move |call| {
+    builder.before_tool_call(move |_, call| {
         let name = &call.tool.name;
         let allowed = call.tool.effect == Effect::ReadOnly
             || approved.iter().any(|approved| **approved == **name);
@@ -155,11 +155,11 @@ fn deny_unlisted(
 /// Denies calls that need an approval whatever the settings allow, such as changes of protected
 /// files.
 fn deny_unapprovable(builder: AgentBuilder) -> AgentBuilder {
-    builder.before_tool_call(|call| {
+    builder.before_tool_call(|cx, call| {
         let asks = match &call.tool.needs_approval {
             Approval::Always => true,
             Approval::AlwaysIf(asks) | Approval::When(asks) => {
-                asks(&call.arguments, &call.extensions)
+                asks(&call.arguments, &cx.extensions)
             }
             _ => false,
         };

@@ -243,13 +243,16 @@ async fn hooks_before_and_after_a_call_block_it_and_replace_its_result() {
     let (bad, good) = (TestTool::new("bad"), TestTool::new("good"));
     let harness =
         pi_with([calls(&["bad", "good"]), Script::text("ok")], &[bad.clone(), good.clone()], |a| {
-            a.before_tool_call(async |info| match &*info.tool.name {
+            a.before_tool_call(async |_, info| match &*info.tool.name {
                 "bad" => BeforeToolCall::Block("not on Sundays".into()),
                 _ => BeforeToolCall::Proceed,
             })
-            .after_tool_call(async |_, mut result| {
-                result.content = vec![Content::text("replaced")];
-                result
+            .around_tool_call(|_, _, next| {
+                Box::pin(async move {
+                    let mut result = next.run().await;
+                    result.content = vec![Content::text("replaced")];
+                    result
+                })
             })
         })
         .await;
@@ -272,7 +275,7 @@ async fn hooks_are_asked_one_after_the_other_and_tools_run_together() {
         [calls(&["x", "x"]), Script::text("ok")],
         &[TestTool::new("x").takes(ms(50))],
         |a| {
-            a.before_tool_call(move |info| {
+            a.before_tool_call(move |_, info| {
                 let seen = seen.clone();
                 async move {
                     seen.lock().unwrap().push(format!("{} in", info.call));

@@ -91,7 +91,7 @@ async fn a_call_with_other_arguments_is_shown() {
     let folder = Folder::new();
     record(&folder).await;
     let rewriting = agent(no_model(), SYSTEM)
-        .before_tool_call(async |_| BeforeToolCall::Rewrite(json!({"numbers": [2, 3]})));
+        .before_tool_call(async |_, _| BeforeToolCall::Rewrite(json!({"numbers": [2, 3]})));
     let (kind, text) = error(&folder, rewriting, &["What is 2 + 2?"]).await;
     assert_eq!(kind, CassetteErrorKind::Diverged);
     let expected = "call 1 of session `root` differs from call 1 in the cassette FILE:

@@ -119,7 +119,7 @@ mod tests {
             });
             let call = Script::calls([("c", "add", json!({"a": 2, "b": 3}))]);
             let harness = Harness::new(Once, [call], |agent| {
-                agent.tool(add).auto_all().before_tool_call(move |_| {
+                agent.tool(add).auto_all().before_tool_call(move |_, _| {
                     let arguments = arguments.clone();
                     async move { BeforeToolCall::Rewrite(arguments) }
                 })
