@@ -163,7 +163,7 @@ impl Session {
         owner: Option<Principal>,
     ) -> Result<(), MemoryError> {
         self.journal.open(settings, owner, self.config.environment.now()).await?;
-        self.interrupted = self.journal.fold.run.is_some();
+        self.interrupted = self.journal.fold.info.run.is_some();
         Ok(())
     }
 
@@ -246,7 +246,7 @@ impl Session {
             Command::MailHeld | Command::Close => {} // the inbox has handled them
             Command::NoteLeft => {
                 let fold = &self.journal.fold;
-                if fold.owners.would_lose(fold.has_work()) {
+                if fold.info.owners.would_lose(fold.info.has_work()) {
                     self.journal.commit(LogEntry::Owner { note: OwnerNote::Left }).await?;
                 }
             }
@@ -445,10 +445,10 @@ impl Session {
     fn examined(&self) -> Examined {
         let fold = &self.journal.fold;
         Examined {
-            is_interrupted: self.interrupted && fold.run.is_some(),
+            is_interrupted: self.interrupted && fold.info.run.is_some(),
             pending: fold.pending().cloned().collect(),
             outcome: fold.outcome.clone(),
-            used: fold.total.used(&fold.reserved),
+            used: fold.total().used(&fold.reserved),
         }
     }
 

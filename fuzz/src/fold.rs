@@ -75,8 +75,8 @@ fn check_follower(entries: &[LogEntry], random: &mut Random) {
     assert_eq!(parts, whole, "the events of the parts");
 }
 
-/// Checks that a description updated part by part equals the whole log's, and that it agrees with
-/// the log about the session's next work.
+/// Checks that a description updated part by part equals the whole log's, and that it lists the
+/// actions that wait in the log.
 fn check_info(entries: &[LogEntry], log: &SessionLog, random: &mut Random) {
     let whole = SessionInfo::of("s", entries);
     let (mut info, mut rest) = (SessionInfo::new("s"), entries);
@@ -88,14 +88,11 @@ fn check_info(entries: &[LogEntry], log: &SessionLog, random: &mut Random) {
     }
     assert_eq!(info, whole, "the description of the parts");
     assert_eq!(info.entries, entries.len() as u64);
-    assert_eq!(info.run, log.run(), "the run in progress");
-    assert_eq!(info.settings.as_ref(), log.settings());
     if check_log(entries).is_ok() {
-        let mut listed: Vec<_> = info.pending.iter().map(|pending| &pending.action).collect();
+        let mut listed: Vec<_> = info.pending.iter().map(|pending| &*pending.action).collect();
         let pending = log.pending();
         listed.sort_by_key(|action| pending.iter().position(|other| other.call == action.call));
         assert!(listed.into_iter().eq(&pending), "the pending actions: {pending:?}");
-        assert_eq!(info.due, log.due(), "what the session does next");
     }
 }
 
@@ -110,7 +107,6 @@ fn check_branch(entries: &[LogEntry], at: u64, is_valid: bool) {
     assert!(log.pending().is_empty(), "the branch at {at} has pending actions");
     assert_eq!(log.run(), None, "the branch at {at} has a run");
     assert_eq!(log.waiting(), [], "the branch at {at} has queued messages");
-    assert_eq!(log.due(), None, "the branch at {at} does something");
     let own_branch = SessionLog::branch(&own, None);
     assert_eq!(
         (own_branch.shared, own_branch.entries),
@@ -119,7 +115,7 @@ fn check_branch(entries: &[LogEntry], at: u64, is_valid: bool) {
     );
     if is_valid {
         check_log(&own).unwrap_or_else(|why| panic!("the branch at {at}: {why}"));
-        assert_eq!(SessionInfo::of("s", &own).due, None, "the branch at {at} does something");
+        assert_eq!(log.due(), None, "the branch at {at} does something");
     }
 }
 

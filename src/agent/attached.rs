@@ -255,11 +255,11 @@ impl Attached {
         let id = input.client_id().unwrap_or_else(new_input_id);
         let Input { mut event, ack, caller, .. } = input;
         let fold = self.follower.fold();
-        if caller.is_some() && fold.run.is_some() && !self.is_interrupted {
+        if caller.is_some() && fold.info.run.is_some() && !self.is_interrupted {
             return drop(ack.send(Err(InputError::Busy)));
         }
         if let InputEvent::Abort(AbortRequest { run: run @ None, .. }) = &mut event {
-            if fold.run.is_none() && fold.batch.is_none() {
+            if fold.info.run.is_none() && fold.batch.is_none() {
                 return drop(ack.send(Ok(Receipt::new(id)))); // there is nothing to abort
             }
             *run = Some(RunId(fold.runs)); // the caller has not seen a later one
@@ -354,7 +354,7 @@ impl Attached {
         match entry {
             LogEntry::Opened { .. }
             | LogEntry::Owner { note: OwnerNote::Left | OwnerNote::Held(_) } => {
-                self.is_interrupted = self.follower.fold().run.is_some()
+                self.is_interrupted = self.follower.fold().info.run.is_some()
             }
             LogEntry::Settings { .. }
             | LogEntry::Queued { .. }
@@ -382,7 +382,7 @@ impl Attached {
 
     /// Answers callers that wait until no run is in progress.
     async fn answer_idle(&mut self) -> Result<(), MemoryError> {
-        let is_running = self.follower.fold().run.is_some() && !self.is_interrupted;
+        let is_running = self.follower.fold().info.run.is_some() && !self.is_interrupted;
         let waits = !self.idle.is_empty() || !self.callers.is_empty();
         if is_running || !waits || !self.sent.is_empty() {
             return Ok(());

@@ -56,8 +56,8 @@ struct Current {
 impl Current {
     fn of(session: &Session) -> Self {
         let journal = &session.journal;
-        let (Fold { run, inputs, .. }, memory) = (&journal.fold, journal.memory().clone());
-        Current { run: *run, memory, from: journal.written(), seen: inputs.clone() }
+        let (Fold { info, inputs, .. }, memory) = (&journal.fold, journal.memory().clone());
+        Current { run: info.run, memory, from: journal.written(), seen: inputs.clone() }
     }
 }
 
@@ -159,7 +159,7 @@ pub(crate) async fn end(
         return AfterRun::default();
     }
     let recovered = session.recover().await;
-    let run = session.journal.fold.run;
+    let run = session.journal.fold.info.run;
     let staged = match recovered {
         // Even the run's start is missing from the log.
         Ok(Some(error)) if run.is_none() => Err(error),
@@ -180,7 +180,7 @@ pub(crate) async fn end(
             let recovered = session.recover().await; // tried again before the next command
             // The end may have been written although the append failed.
             let fold = &session.journal.fold;
-            let has_ended = recovered.is_ok() && run.is_some() && fold.run.is_none();
+            let has_ended = recovered.is_ok() && run.is_some() && fold.info.run.is_none();
             after.log_failed = !has_ended;
             match fold.outcome.clone().filter(|_| has_ended) {
                 Some(outcome) => Some(Ok(outcome)),
@@ -245,7 +245,7 @@ async fn drive(
             Err(stop) => return (RunStatus::Aborted.into(), Some(stop)),
         };
         is_first = false;
-        let before = session.journal.fold.len;
+        let before = session.journal.fold.info.entries;
         while let Some(command) = channels.inbox.next().await {
             if let Some(stop) = route(command, channels, &Current::of(session)) {
                 return (RunStatus::Aborted.into(), Some(stop));
@@ -297,7 +297,7 @@ fn may_continue_batch(session: &Session, has_message: bool) -> bool {
     let fold = &session.journal.fold;
     let supersedes = session.config.while_awaiting == WhileAwaiting::Supersede;
     fold.pending().next().is_none()
-        || fold.has_decision()
+        || fold.info.agenda.has_decision()
         || has_message && supersedes && fold.queue.has_steer(Urgency::SkipPending)
 }
 
@@ -341,7 +341,7 @@ async fn pass(
     let current = Current::of(session);
     let orphaned = session.tree.orphaned.clone();
     let behind = session.journal.write_behind();
-    let mut on_probation = session.journal.fold.owners.is_on_probation();
+    let mut on_probation = session.journal.fold.info.owners.is_on_probation();
     let step = AssertUnwindSafe(step(session, pattern, is_first)).catch_unwind();
     let mut step = std::pin::pin!(step);
     let mut time_up = std::pin::pin!(async {

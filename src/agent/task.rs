@@ -177,7 +177,7 @@ impl Task {
 
     /// Returns whether the work waits for a person.
     fn is_held(&self) -> bool {
-        self.session.journal.fold.owners.held().is_some()
+        self.session.journal.fold.info.held.is_some()
     }
 
     async fn guard_mailbox(&mut self) {
@@ -216,7 +216,7 @@ impl Task {
             self.log_failed = false;
         }
         if let Ok(Some(_)) = self.session.recover().await {
-            self.session.interrupted = self.session.journal.fold.run.is_some();
+            self.session.interrupted = self.session.journal.fold.info.run.is_some();
             if self.session.interrupted && self.session.journal.fold.abort_requested {
                 // The abort was written although the append failed.
                 self.end(RunStatus::Aborted.into()).await;
@@ -293,7 +293,7 @@ impl Task {
             None if !self.can_continue() => Err(InputError::NothingToContinue),
             prompt => prompt.map(|prompt| self.queue_continuation(prompt)).transpose(),
         };
-        let owners = self.session.journal.fold.owners;
+        let owners = self.session.journal.fold.info.owners;
         let receipt = match queued {
             Ok(receipt) => receipt,
             Err(error) => return self.session.refuse(known, ack, error).await,
@@ -416,7 +416,7 @@ impl Task {
         &mut self,
         cause: Option<RunCause>,
     ) -> Result<Vec<Arc<Compaction>>, InputError> {
-        let interrupted = self.session.journal.fold.run;
+        let interrupted = self.session.journal.fold.info.run;
         self.session.compaction.result = None;
         self.resume(cause, None).await;
         if let Some(result) = self.session.compaction.result.take() {
@@ -483,7 +483,7 @@ impl Task {
     fn open_run(&self) -> Option<RunId> {
         let fold = &self.session.journal.fold;
         let is_open = fold.batch.is_some() || self.is_held();
-        fold.run.or_else(|| is_open.then_some(RunId(fold.runs)))
+        fold.info.run.or_else(|| is_open.then_some(RunId(fold.runs)))
     }
 
     /// Ends an interrupted run, or a run whose calls wait for decisions, without continuing it.

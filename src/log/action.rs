@@ -110,6 +110,14 @@ impl ExternalAction {
         Arc::new(ExternalAction { digest, ..(**logged).clone() })
     }
 
+    /// Sets the name of the tool that the reply calls. A changed log may have another name.
+    pub(crate) fn set_name(action: &mut Arc<Self>, name: &Arc<str>) {
+        if action.name != *name {
+            Arc::make_mut(action).name = name.clone();
+            *action = Self::from_log(action);
+        }
+    }
+
     /// Returns whether a decision with this digest is about the content of the action. Older logs
     /// have no digest.
     pub(crate) fn is_decided_by(&self, digest: Option<&Arc<str>>) -> bool {

@@ -120,6 +120,15 @@ impl Call {
         }
     }
 
+    /// Returns the pending or decided action of the call, and the pending ones of its sub-agent.
+    pub(super) fn actions(&self) -> impl Iterator<Item = &Arc<ExternalAction>> {
+        let own = match &self.phase {
+            Phase::Awaiting(action) | Phase::Decided { action, .. } => Some(action),
+            _ => None,
+        };
+        own.into_iter().chain(self.child.iter().flat_map(|child| &child.actions))
+    }
+
     /// Returns the pending actions of the call and of its sub-agent.
     pub(super) fn actions_mut(&mut self) -> impl Iterator<Item = &mut Arc<ExternalAction>> {
         let own = if let Phase::Awaiting(action) = &mut self.phase { Some(action) } else { None };
@@ -168,20 +177,6 @@ impl Batch {
         };
         let recorded = KeyedResult { result: result.clone(), decision };
         call.phase.is_made(status).then(|| (key.clone(), recorded))
-    }
-
-    /// Recomputes the digests of a stored batch. A decision on a different action than the stored
-    /// one becomes void.
-    pub(super) fn check_digests(&mut self) {
-        for call in &mut self.calls {
-            if let Phase::Decided { action, .. } = &call.phase {
-                let stored = ExternalAction::from_log(action);
-                if stored.digest != action.digest {
-                    call.phase = Phase::Awaiting(stored);
-                }
-            }
-            call.actions_mut().for_each(|action| *action = ExternalAction::from_log(action));
-        }
     }
 
     /// Returns whether models see the calls.

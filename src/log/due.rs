@@ -35,18 +35,6 @@ pub enum Due {
     Inbox,
 }
 
-impl Due {
-    /// Returns the work that led to a run with this cause, or `None` if the log did not cause it.
-    pub(crate) fn of(cause: &RunCause) -> Option<Self> {
-        match cause {
-            RunCause::ActionResult(_) => Some(Due::Decision),
-            RunCause::UserRequest(_) => Some(Due::Request),
-            RunCause::Steer => Some(Due::Steer),
-            RunCause::Continue(_) | RunCause::Abort | RunCause::Compact { .. } => None,
-        }
-    }
-}
-
 /// The state on which the next run depends: queued and decided work while no run is in progress.
 /// Pending actions and the run in progress are part of the description itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -80,16 +68,21 @@ impl Agenda {
         *self == Self::default()
     }
 
-    /// Returns the work that starts the next run.
-    pub(crate) fn due(&self, has_pending: bool) -> Option<Due> {
-        if !self.decided.is_empty() {
-            return Some(Due::Decision);
+    /// Returns the work that starts the next run, and the message that starts it, if one does.
+    pub(crate) fn next(&self, has_pending: bool) -> Option<(Due, Option<&InputId>)> {
+        if self.has_decision() {
+            return Some((Due::Decision, None));
         }
         let can_start = |queued: &&Queued| match has_pending {
             true => queued.at > self.asked_at,
             false => queued.due == Due::Request,
         };
-        self.queued.iter().find(can_start).map(|queued| queued.due)
+        self.queued.iter().find(can_start).map(|queued| (queued.due, Some(&queued.input)))
+    }
+
+    /// Returns whether a decision has not been carried out.
+    pub(crate) fn has_decision(&self) -> bool {
+        !self.decided.is_empty()
     }
 
     /// Updates the agenda for an entry at this position, counted from one. `has_pending` is true if
@@ -100,7 +93,7 @@ impl Agenda {
         }
         match entry {
             LogEntry::Queued { input, kind, urgency, .. } => {
-                let is_open = has_pending || !self.decided.is_empty();
+                let is_open = has_pending || self.has_decision();
                 let due = match kind {
                     QueueKind::Request => Due::Request,
                     QueueKind::Steering if is_open && *urgency >= Urgency::SkipPending => {
@@ -154,7 +147,7 @@ impl Agenda {
             LogEntry::Reset => *self = Self::default(),
             _ => {}
         }
-        if !has_pending && self.decided.is_empty() {
+        if self.asked_at > 0 && !has_pending && !self.has_decision() {
             self.asked_at = 0;
             self.queued.retain(|queued| queued.due == Due::Request);
         }

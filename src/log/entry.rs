@@ -389,6 +389,19 @@ pub enum StateScope {
 }
 
 impl LogEntry {
+    /// Returns the tokens and the cost with which the entry charges the session.
+    pub(crate) fn charge(&self) -> Option<(Usage, Option<f64>)> {
+        match self {
+            LogEntry::Replied { message, cost } | LogEntry::Detached { message, cost, .. } => {
+                let usage = message.as_assistant().map(|reply| reply.usage);
+                Some((usage.unwrap_or_default(), *cost))
+            }
+            LogEntry::Charged { usage, cost, .. } => Some((*usage, *cost)),
+            LogEntry::ChildEnded { used, .. } => Some((used.usage, Some(used.cost))),
+            _ => None,
+        }
+    }
+
     /// Returns whether the session wrote the entry for an input or its own opening, not for a
     /// pattern.
     pub(crate) fn is_of_input(&self) -> bool {

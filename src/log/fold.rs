@@ -22,6 +22,7 @@ use crate::log::event::{AgentEvent, QueuedText};
 use crate::log::input::QueueKind;
 use crate::log::outcome::{IncompleteReply, RunCause};
 use crate::log::owner_note::OwnerNote;
+use crate::log::pending::PendingAction;
 use crate::log::queue::QueuedMessage;
 use crate::message::{CallId, InputId, Message, MessageKind};
 use crate::tool::{ApprovalRecord, Resolution};
@@ -33,19 +34,16 @@ pub(crate) use state::{Fold, Tail};
 impl Fold {
     /// Applies an entry and passes its events to `emit`, in order.
     pub(crate) fn apply(&mut self, entry: &LogEntry, emit: &mut dyn FnMut(AgentEvent)) {
-        self.len += 1;
-        let has_work = matches!(entry, LogEntry::Opened { .. }) && self.has_work();
-        let was_held = self.owners.held().is_some();
-        self.owners.apply(entry, self.run.is_some(), has_work);
+        let was_held = self.info.held.is_some();
+        self.info.apply(entry);
+        if let Some((usage, cost)) = entry.charge() {
+            self.spent.spend(usage, cost);
+        }
         match entry {
-            LogEntry::Opened { epoch, time, parent, .. } => {
+            LogEntry::Opened { epoch, time, .. } => {
                 (self.epoch, self.requested) = (*epoch, None);
                 self.lose_reserved();
-                self.parent = parent.clone();
                 self.created.get_or_insert(*time);
-            }
-            LogEntry::Settings { settings } => {
-                self.settings = (!settings.is_null()).then(|| settings.clone());
             }
             LogEntry::RunStarted { run, cause, time, trace } => {
                 (self.started, self.trace) = (*time, trace.clone());
@@ -62,7 +60,7 @@ impl Fold {
                     message: message.clone(),
                     output: output.clone(),
                     principal: principal.clone(),
-                    at: self.len,
+                    at: self.info.entries,
                 });
                 if *kind != QueueKind::Request {
                     let added = Arc::new(QueuedText::new(input.clone(), *kind, message.text()));
@@ -82,8 +80,8 @@ impl Fold {
                 self.messages = self.messages.max(message.0);
                 self.open_turn(emit);
             }
-            LogEntry::Replied { message, cost } => self.reply(message, *cost, emit),
-            LogEntry::Detached { message, cost, key, asked } => {
+            LogEntry::Replied { message, .. } => self.reply(message, emit),
+            LogEntry::Detached { message, key, asked, .. } => {
                 self.note(message);
                 if let (Some(key), Some(asked)) = (key, asked) {
                     let recorded = (asked.clone(), message.clone());
@@ -93,7 +91,6 @@ impl Fold {
                 if !self.reserved.release(message.id) {
                     self.count_request();
                 }
-                self.spend_for(message, *cost);
             }
             LogEntry::DetachedStarted { requests } => {
                 for request in requests {
@@ -102,23 +99,20 @@ impl Fold {
                     self.reserved.add(request);
                 }
             }
-            LogEntry::Charged { message, usage, cost, ended } => {
-                if *ended {
-                    self.end_request(*message);
-                }
-                self.spend(*usage, *cost);
+            LogEntry::Charged { message, ended: true, .. } => {
+                self.end_request(*message);
             }
             LogEntry::NotSent { messages } => {
                 for message in messages {
                     if self.end_request(*message) {
-                        for account in [&mut self.spent, &mut self.total] {
+                        for account in [&mut self.spent, &mut self.uncounted] {
                             account.requests = account.requests.saturating_sub(1);
                         }
                     }
                 }
             }
             LogEntry::Called { message, keys, hidden } => {
-                let made = MadeCalls { at: self.len, keys: keys.clone(), hidden: *hidden };
+                let made = MadeCalls { at: self.info.entries, keys: keys.clone(), hidden: *hidden };
                 self.open_turn(emit);
                 self.push(message, !hidden);
                 emit_message(message, emit);
@@ -138,20 +132,19 @@ impl Fold {
             LogEntry::Emitted { kind, data } => {
                 emit(AgentEvent::Custom { kind: kind.clone(), data: data.clone() })
             }
-            LogEntry::CallAwaiting { call, arguments, digest, request, terms, .. } => {
+            LogEntry::CallAwaiting { call, .. } => {
                 self.open_turn(emit);
-                let at = self.len;
                 let Some(batch) = &mut self.batch else { return };
-                batch.asked_at = at;
+                batch.asked_at = self.info.entries;
                 let Some(found) = batch.calls.iter_mut().find(|c| c.call.id == *call) else {
                     return;
                 };
-                let (name, arguments) = (found.call.name.clone(), arguments.clone());
-                let action = ExternalAction::new(call.clone(), name, arguments, digest.clone());
-                let action = Arc::new(action.request(request.clone()).terms(terms.clone()));
-                let action = ExternalAction::from_log(&action);
+                let Some(PendingAction { action, .. }) = self.info.pending.last_mut() else {
+                    return;
+                };
+                ExternalAction::set_name(action, &found.call.name);
                 found.phase = Phase::Awaiting(action.clone());
-                emit(AgentEvent::ExternalAction(action));
+                emit(AgentEvent::ExternalAction(action.clone()));
             }
             LogEntry::ChildStarted { call, session, share } => {
                 let Some(found) = self.call_mut(call) else { return };
@@ -166,8 +159,8 @@ impl Fold {
             }
             LogEntry::ChildEnded { call, used } => {
                 self.call_mut(call).and_then(|found| found.child.take());
-                self.spent.add(used);
-                self.total.add(used);
+                self.spent.count_child(used);
+                self.uncounted.count_child(used);
             }
             LogEntry::Approved { input, call, digest, by, time, source, .. } => {
                 self.inputs.insert(input.clone());
@@ -213,13 +206,13 @@ impl Fold {
             LogEntry::CallFinished { result } => self.finish_call(result, emit),
             LogEntry::AbortRequested { input } => {
                 self.inputs.insert(input.clone());
-                self.abort_requested = self.run.is_some();
+                self.abort_requested = self.info.run.is_some();
             }
             LogEntry::Handled { input } => self.inputs.insert(input.clone()),
             LogEntry::Owner { note: OwnerNote::Held(held) } if !was_held => {
                 emit(AgentEvent::Held(*held))
             }
-            LogEntry::Owner { .. } => {}
+            LogEntry::Settings { .. } | LogEntry::Charged { .. } | LogEntry::Owner { .. } => {}
             LogEntry::Reset => self.reset(emit),
         }
     }
@@ -239,12 +232,7 @@ impl Fold {
         self.add_whole(&queued.message, emit);
     }
 
-    fn reply(
-        &mut self,
-        message: &Arc<Message>,
-        cost: Option<f64>,
-        emit: &mut dyn FnMut(AgentEvent),
-    ) {
+    fn reply(&mut self, message: &Arc<Message>, emit: &mut dyn FnMut(AgentEvent)) {
         self.open_turn(emit);
         self.requested = None;
         self.reserved.release(message.id);
@@ -252,7 +240,6 @@ impl Fold {
         if let Some(reply) = message.as_assistant() {
             self.size.count(reply);
         }
-        self.spend_for(message, cost);
         // Results of the pattern's earlier calls do not belong to the reply.
         (self.turn.message, self.turn.results) = (Some(message.clone()), Vec::new());
         emit(AgentEvent::MessageEnd { message: message.clone() });
@@ -377,7 +364,8 @@ impl Fold {
             action.call == *call && action.is_decided_by(Some(digest))
         };
         let Some(action) = actions.find(is_it) else { return };
-        Arc::make_mut(action).approvals.push(approval.clone());
+        let Some(approved) = self.info.action(call) else { return };
+        *action = approved.clone();
         emit(AgentEvent::ExternalActionApproval { call: call.clone(), approval: approval.into() });
     }
 

@@ -112,7 +112,7 @@ impl Follower {
 
     /// Returns the number of entries taken so far.
     pub fn entries(&self) -> u64 {
-        self.fold.len
+        self.fold.info.entries
     }
 
     /// Returns the number of the last event, or 0 before the first event.

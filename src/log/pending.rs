@@ -21,7 +21,7 @@ pub struct PendingAction {
     pub since: u64,
     /// The action that waits for a decision.
     #[serde(flatten)]
-    pub action: ExternalAction,
+    pub action: Arc<ExternalAction>,
 }
 
 /// A query for a page of [`SessionStore::pending`](crate::SessionStore::pending). By default, it

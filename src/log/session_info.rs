@@ -15,13 +15,13 @@ use crate::log::owner_note::Held;
 use crate::log::owners::Owners;
 use crate::log::pending::PendingAction;
 use crate::log::turn::add_cost;
-use crate::message::{RunId, Usage};
+use crate::message::{InputId, RunId, Usage};
 use crate::principal::Principal;
 use crate::tool::ApprovalRecord;
 
 /// The description of a session in lists of sessions. A store that keeps it beside the log must
 /// update it with [`SessionInfo::apply`], in the same transaction as the append.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SessionInfo {
     /// The id of the session.
@@ -77,10 +77,10 @@ pub struct SessionInfo {
     pub held: Option<Held>,
     /// The owners that the session has lost.
     #[serde(default, skip_serializing_if = "is_default")]
-    owners: Owners,
+    pub(crate) owners: Owners,
     /// The state that determines `due`.
     #[serde(default, skip_serializing_if = "Agenda::is_empty")]
-    agenda: Agenda,
+    pub(crate) agenda: Agenda,
 }
 
 /// Maximum number of characters of a title.
@@ -91,26 +91,7 @@ const MAX_BRIEF: usize = 1_000;
 impl SessionInfo {
     /// Builds the description of a session without entries.
     pub fn new(id: impl Into<Arc<str>>) -> Self {
-        SessionInfo {
-            id: id.into(),
-            entries: 0,
-            started: 0,
-            changed: 0,
-            title: String::new(),
-            parent: None,
-            sub_agent_of: None,
-            owner: None,
-            run: None,
-            due: None,
-            unread: 0,
-            usage: Usage::default(),
-            cost: 0.0,
-            settings: None,
-            pending: Vec::new(),
-            held: None,
-            owners: Owners::default(),
-            agenda: Agenda::default(),
-        }
+        SessionInfo { id: id.into(), ..Self::default() }
     }
 
     /// Builds the description of a session with this log.
@@ -144,6 +125,10 @@ impl SessionInfo {
         let has_work = matches!(entry, LogEntry::Opened { .. }) && self.has_work();
         self.owners.apply(entry, self.run.is_some(), has_work);
         self.held = self.owners.held();
+        if let Some((usage, cost)) = entry.charge() {
+            self.usage += usage;
+            add_cost(&mut self.cost, cost);
+        }
         let mut asks = matches!(entry, LogEntry::CallAwaiting { .. });
         match entry {
             LogEntry::Opened { time, parent, owner, .. } => {
@@ -169,16 +154,6 @@ impl SessionInfo {
                     .take(MAX_TITLE_CHARS)
                     .collect();
             }
-            LogEntry::Replied { message, cost } | LogEntry::Detached { message, cost, .. } => {
-                if let Some(reply) = message.as_assistant() {
-                    self.usage += reply.usage;
-                }
-                add_cost(&mut self.cost, *cost);
-            }
-            LogEntry::Charged { usage, cost, .. } => {
-                self.usage += *usage;
-                add_cost(&mut self.cost, *cost);
-            }
             LogEntry::ChildAwaits { call, actions, time, idle } => {
                 self.changed = *time;
                 if *idle {
@@ -192,18 +167,16 @@ impl SessionInfo {
                     let is_known = |known: &PendingAction| known.action.call == action.call;
                     if !self.pending.iter().any(is_known) {
                         asks = true;
-                        let action = Arc::unwrap_or_clone(ExternalAction::from_log(action));
+                        let action = ExternalAction::from_log(action);
                         let session = self.id.clone();
                         self.pending.push(PendingAction { session, since: *time, action });
                     }
                 }
             }
-            LogEntry::ChildEnded { call, used } => {
+            LogEntry::ChildEnded { call, .. } => {
                 let is_other =
                     |known: &PendingAction| call_of_child(&known.action.call, call).is_none();
                 self.pending.retain(is_other);
-                self.usage += used.usage;
-                add_cost(&mut self.cost, Some(used.cost));
             }
             LogEntry::Settings { settings } => {
                 self.settings = (!settings.is_null()).then(|| settings.clone());
@@ -213,7 +186,7 @@ impl SessionInfo {
                 let (call, name, arguments) = (call.clone(), name.clone(), arguments.clone());
                 let action = ExternalAction::new(call, name, arguments, digest.clone());
                 let action = action.request(request.clone()).terms(terms.clone());
-                let action = Arc::unwrap_or_clone(ExternalAction::from_log(&action.into()));
+                let action = ExternalAction::from_log(&action.into());
                 self.pending.retain(|pending| pending.action.call != action.call);
                 self.pending.push(PendingAction { session: self.id.clone(), since: *time, action });
             }
@@ -222,11 +195,11 @@ impl SessionInfo {
                 let by = Some(by.clone());
                 let approval = ApprovalRecord { by, time: *time, source: source.clone() };
                 let mut pending = self.pending.iter_mut().map(|pending| &mut pending.action);
-                let is_it = |action: &&mut ExternalAction| {
+                let is_it = |action: &&mut Arc<ExternalAction>| {
                     action.call == *call && action.is_decided_by(Some(digest))
                 };
                 if let Some(action) = pending.find(is_it) {
-                    action.approvals.push(approval);
+                    Arc::make_mut(action).approvals.push(approval);
                 }
             }
             LogEntry::Decided { call, digest, time, .. } => {
@@ -273,9 +246,9 @@ impl SessionInfo {
                 arguments: Arc::default(),
                 request: None,
                 terms: terms.into(),
-                ..action.clone()
+                ..(**action).clone()
             };
-            PendingAction { action, ..pending.clone() }
+            PendingAction { action: action.into(), ..pending.clone() }
         };
         let settings = self.settings.as_deref().map(brief_settings);
         SessionInfo {
@@ -312,8 +285,20 @@ impl SessionInfo {
         self.owners.is_suspect(self.has_work())
     }
 
-    fn has_work(&self) -> bool {
-        self.run.is_some() || self.agenda.due(!self.pending.is_empty()).is_some()
+    /// Returns whether the log has a run in progress or the cause of the next one.
+    pub(crate) fn has_work(&self) -> bool {
+        self.run.is_some() || self.next().is_some()
+    }
+
+    /// Returns the work that starts the next run, and the message that starts it, if one does.
+    pub(crate) fn next(&self) -> Option<(Due, Option<&InputId>)> {
+        self.agenda.next(!self.pending.is_empty())
+    }
+
+    /// Returns the pending action of this call.
+    pub(crate) fn action(&self, call: &str) -> Option<&Arc<ExternalAction>> {
+        let mut actions = self.pending.iter().map(|pending| &pending.action);
+        actions.find(|action| *action.call == *call)
     }
 
     /// Sets the number of inputs that wait in the mailbox of the session. They are due, unless the
@@ -327,7 +312,7 @@ impl SessionInfo {
             }
             _ if self.held.is_some() => None,
             Some(_) => Some(Due::Interrupted),
-            None => self.agenda.due(!self.pending.is_empty()),
+            None => self.next().map(|(due, _)| due),
         };
         let waits = matches!(due, None | Some(Due::Interrupted));
         self.due = if waits && unread > 0 { Some(Due::Inbox) } else { due };
@@ -364,7 +349,7 @@ mod tests {
     use crate::log::outcome::{RunCause, RunStatus};
     use crate::log::session_log::SessionLog;
     use crate::message::{
-        AssistantMessage, ContentPart, InputId, Message, MessageId, ToolCall, UserMessage,
+        AssistantMessage, ContentPart, Message, MessageId, ToolCall, UserMessage,
     };
 
     fn queued(input: &str, kind: QueueKind) -> LogEntry {
@@ -408,12 +393,11 @@ mod tests {
         LogEntry::Replied { message: Message::new(MessageId(2), reply).into(), cost }
     }
 
-    /// Builds the description of a log, and checks that it agrees with the log.
+    /// Builds the description of a log, and checks that its actions are the log's.
     fn described(entries: &[LogEntry]) -> SessionInfo {
         let (info, log) = (SessionInfo::of("s", entries), SessionLog::of(entries));
-        let actions: Vec<_> = info.pending.iter().map(|pending| pending.action.clone()).collect();
-        assert_eq!((info.due, actions), (log.due(), log.pending()));
-        assert_eq!(info.settings.as_ref(), log.settings());
+        let actions = info.pending.iter().map(|pending| (*pending.action).clone());
+        assert_eq!(actions.collect::<Vec<_>>(), log.pending());
         let stored = serde_json::to_string(&info).unwrap();
         assert_eq!(serde_json::from_str::<SessionInfo>(&stored).unwrap(), info);
         info

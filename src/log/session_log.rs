@@ -140,27 +140,23 @@ impl SessionLog {
 
     /// Returns the host's settings to open the session again.
     pub fn settings(&self) -> Option<&Arc<Value>> {
-        self.fold.settings.as_ref()
+        self.fold.info.settings.as_ref()
     }
 
     /// Returns the run in progress, or the run that a crash interrupted.
     pub fn run(&self) -> Option<RunId> {
-        self.fold.run
+        self.fold.info.run
     }
 
     /// Returns the session's next work when it is opened, like
     /// [`SessionInfo::due`](crate::log::SessionInfo::due).
     pub fn due(&self) -> Option<Due> {
-        match self.fold.run {
-            _ if self.held().is_some() => None,
-            Some(_) => Some(Due::Interrupted),
-            None => self.fold.next_run(false).as_ref().and_then(Due::of),
-        }
+        self.fold.info.due
     }
 
     /// Returns whether opening the session now means that too many owners were lost.
     pub(crate) fn has_lost_owners(&self) -> bool {
-        self.fold.owners.is_lost(self.fold.has_work())
+        self.fold.info.owners.is_lost(self.fold.info.has_work())
     }
 
     /// Returns the sessions of the sub-agents that work for the open batch.
@@ -171,7 +167,7 @@ impl SessionLog {
     /// Returns the reason why the session waits for a person; see
     /// [`SessionInfo::held`](crate::log::SessionInfo::held).
     pub fn held(&self) -> Option<Held> {
-        self.fold.owners.held()
+        self.fold.info.held
     }
 
     /// Returns whether the outcome of a sent request is missing from the log.
@@ -184,12 +180,12 @@ impl SessionLog {
     /// and the time of completed runs. [`Budget::left`](crate::agent::Budget::left) computes the
     /// rest of a [`Budget`](crate::agent::Budget).
     pub fn spent(&self) -> Spent {
-        self.fold.spent_of(&self.fold.total)
+        self.fold.spent_of(&self.fold.total())
     }
 
     /// Returns the usage with which the session's parent is charged.
     pub(crate) fn used(&self) -> Used {
-        self.fold.total.used(&self.fold.reserved)
+        self.fold.total().used(&self.fold.reserved)
     }
 
     /// Returns the values that the pattern stored, by scope and key.
@@ -231,7 +227,7 @@ impl SessionLog {
         for entry in &entries[..end] {
             fold.apply(entry, &mut |_| {});
             if fold.batch.is_none() && !fold.turn.open {
-                shared = fold.len;
+                shared = fold.info.entries;
             }
         }
         let SessionLog { fold, .. } = SessionLog::of(&entries[..shared as usize]);
@@ -244,7 +240,7 @@ impl SessionLog {
         if !requests.is_empty() {
             first.push(LogEntry::Withdrawn { inputs: requests });
         }
-        match fold.run {
+        match fold.info.run {
             Some(run) => first.push(LogEntry::RunEnded {
                 run,
                 end: RunStatus::Aborted,

@@ -100,7 +100,7 @@ pub(crate) struct Account {
     /// Number of requests, including detached requests.
     pub(crate) requests: u32,
     /// The estimates of requests whose end was lost in a crash.
-    lost: Estimate,
+    pub(super) lost: Estimate,
 }
 
 impl Account {
@@ -130,10 +130,9 @@ impl Account {
         Used { turns: requests, usage, cost, lost }
     }
 
-    /// Adds the usage of a sub-agent.
-    pub(super) fn add(&mut self, used: &Used) {
+    /// Adds the turns and the lost estimates of a sub-agent.
+    pub(super) fn count_child(&mut self, used: &Used) {
         self.requests = self.requests.saturating_add(used.turns);
-        self.spend(used.usage, Some(used.cost));
         if !used.lost.is_zero() {
             self.lose(used.lost);
         }

@@ -316,7 +316,7 @@ impl StepContext<'_> {
     where
         F: Future<Output: Send> + Send,
     {
-        let before = self.session.journal.fold.len;
+        let before = self.session.journal.fold.info.entries;
         self.session.receive_all().await?;
         if self.session.is_interrupted(before) {
             return Ok(None);

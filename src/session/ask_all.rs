@@ -19,7 +19,7 @@ pub(crate) async fn ask_all(
     session: &mut Session,
     asks: Vec<Ask>,
 ) -> Result<Vec<Reply>, StepError> {
-    let before = session.journal.fold.len;
+    let before = session.journal.fold.info.entries;
     session.receive_all().await?;
     session.check_batch_closed()?;
     check_keys(&asks)?;

@@ -28,8 +28,8 @@ fn budgets(session: &Session) -> [Checked; 3] {
     use Limit::{Cost, SessionCost, SessionTime, SessionTokens, SessionTurns};
     use Limit::{ShareCost, ShareTime, ShareTokens, ShareTurns, Tokens, Turns, WallTime};
     let fold = &session.journal.fold;
-    let checked = |budget, account: &Account, names| {
-        let mut spent = fold.spent_of(account);
+    let checked = |budget, account: Account, names| {
+        let mut spent = fold.spent_of(&account);
         spent.time = spent.time.saturating_add(session.run_time());
         Checked { budget, spent, names }
     };
@@ -37,9 +37,9 @@ fn budgets(session: &Session) -> [Checked; 3] {
     let of_share = [ShareTurns, ShareTokens, ShareCost, ShareTime];
     let share = session.tree.share.unwrap_or_default();
     [
-        checked(session.config.limits.budget(), &fold.spent, [Turns, Tokens, Cost, WallTime]),
-        checked(session.config.session_limits, &fold.total, of_session),
-        checked(share, &fold.total, of_share),
+        checked(session.config.limits.budget(), fold.spent, [Turns, Tokens, Cost, WallTime]),
+        checked(session.config.session_limits, fold.total(), of_session),
+        checked(share, fold.total(), of_share),
     ]
 }
 

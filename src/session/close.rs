@@ -58,7 +58,7 @@ impl From<StepError> for Ending {
 /// caller writes it, so that the caller can check for new inputs before the end is emitted.
 pub(crate) async fn stage_end(session: &mut Session, ending: Ending) -> Result<(), MemoryError> {
     close_open_work(session, ending.status).await?;
-    let Some(run) = session.journal.fold.run else { return Ok(()) };
+    let Some(run) = session.journal.fold.info.run else { return Ok(()) };
     let Ending { status: end, error, model_error, limit, value } = ending;
     let queue = session.journal.fold.queue.iter();
     let returned = queue.filter(|w| end == RunStatus::Aborted && w.kind != QueueKind::Request);
@@ -87,7 +87,7 @@ pub(crate) fn emit_unwritten_end(
     if session.journal.is_lost() {
         return Err(InputError::Moved);
     }
-    session.interrupted = session.journal.fold.run.is_some();
+    session.interrupted = session.journal.fold.info.run.is_some();
     let error = error.to_string().into();
     let outcome = Arc::new(outcome_without_end(session, RunStatus::Error, Some(error)));
     session.journal.emit_transient(AgentEvent::AgentEnd(outcome.clone()));

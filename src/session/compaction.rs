@@ -120,7 +120,7 @@ pub(crate) async fn compact_for_run(
         return Ok(false); // the pattern has begun to answer, perhaps before a crash
     }
     let fold = &session.journal.fold;
-    let is_done = fold.active_summary().is_some_and(|summary| summary.run == fold.run);
+    let is_done = fold.active_summary().is_some_and(|summary| summary.run == fold.info.run);
     if !is_done {
         let done = compact(session, &Trigger::asked(instructions)).await?;
         let error = if let Compacted::Failed(error) = &done { Some(error.clone()) } else { None };

@@ -28,10 +28,10 @@ pub(crate) async fn hold_if_lost(
 async fn check(session: &mut Session, continues: bool) -> Result<(), MemoryError> {
     let fold = &session.journal.fold;
     let is_root = session.journal.parent().is_none();
-    let Some(owners) = fold.owners.lost_too_often(continues).filter(|_| is_root) else {
+    let Some(owners) = fold.info.owners.lost_too_often(continues).filter(|_| is_root) else {
         return Ok(());
     };
-    let (has_work, has_run) = (fold.has_work(), fold.run.is_some());
+    let (has_work, has_run) = (fold.info.has_work(), fold.info.run.is_some());
     let unread = unread(session).await?;
     if !has_work && unread == 0 || has_run && has_live_sub_agents(session).await? {
         return Ok(());
@@ -43,7 +43,7 @@ async fn check(session: &mut Session, continues: bool) -> Result<(), MemoryError
 
 /// Leaves held inputs in the mailbox, except for decisions by a person.
 pub(crate) async fn guard_mailbox(session: &mut Session, inbox: &mut Inbox) {
-    let held = session.journal.fold.owners.held().filter(|held| held.unread > 0);
+    let held = session.journal.fold.info.held.filter(|held| held.unread > 0);
     let unread = inbox.hold_mail(held.map(|held| held.unread));
     if let Some(held) = held.filter(|held| unread > held.unread) {
         // The next opening repeats it.
@@ -54,7 +54,7 @@ pub(crate) async fn guard_mailbox(session: &mut Session, inbox: &mut Inbox) {
 /// Notes that an idle owner takes an input from the mailbox, which may kill it.
 pub(crate) async fn note_mail(session: &mut Session) {
     let fold = &session.journal.fold;
-    if fold.run.is_none() && !fold.owners.takes_mail() {
+    if fold.info.run.is_none() && !fold.info.owners.takes_mail() {
         let _ = note(session, OwnerNote::TakesMail).await; // the write of the input fails as well
     }
 }
@@ -62,7 +62,7 @@ pub(crate) async fn note_mail(session: &mut Session) {
 /// Notes that the owner leaves in order, if the next one would otherwise count it as lost.
 pub(crate) async fn note_left(session: &mut Session) {
     let fold = &session.journal.fold;
-    if fold.owners.would_lose(fold.has_work()) {
+    if fold.info.owners.would_lose(fold.info.has_work()) {
         let _ = note(session, OwnerNote::Left).await; // otherwise it counts as lost
     }
 }
@@ -72,7 +72,7 @@ pub(crate) async fn note_left(session: &mut Session) {
 pub(crate) async fn drop_held(session: &mut Session, inbox: &mut Inbox) -> Result<(), MemoryError> {
     let journal = &mut session.journal;
     inbox.refuse_waiting(|input| journal.fold.has_seen(input)).await?;
-    if journal.fold.run.is_some() {
+    if journal.fold.info.run.is_some() {
         return Ok(());
     }
     let requests = journal.fold.queue.of(QueueKind::Request);

@@ -165,7 +165,7 @@ impl Journal {
 
     /// Returns whether entries are applied but not yet written.
     pub(crate) fn is_ahead(&self) -> bool {
-        self.fold.len > self.written
+        self.fold.info.entries > self.written
     }
 
     /// Stages an entry for the next append. Do not await between taking an input from a channel and
@@ -392,7 +392,7 @@ impl Journal {
 
     fn note_deadline(&self) {
         if self.is_of_root() {
-            let next = self.fold.next_deadline();
+            let next = self.fold.info.next_deadline();
             self.deadline.send_if_modified(|known| std::mem::replace(known, next) != next);
         }
     }

@@ -33,7 +33,7 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
     if ask.key.is_some() {
         return Err(StepError::NotDetached);
     }
-    let before = session.journal.fold.len;
+    let before = session.journal.fold.info.entries;
     session.receive_all().await?;
     session.check_batch_closed()?;
     session.load_late_tools().await?;
@@ -238,7 +238,7 @@ async fn stream_reply(
     let id = start_reply(session, model, &request, ask.asked.clone(), (estimate, held)).await?;
     request.trace = request.trace.map(|trace| trace.reply(&session.id, id));
     let hooks =
-        ReplyHooks { layers: session.config.hooks.and(&ask.hooks), cx: session.hook_context() };
+        ReplyHooks { layers: session.config.hooks.and(&ask.profile.hooks), cx: session.hook_context() };
     session.stop_if_cancelled().await;
     let streamed = stream::read(session, id, model.stream(request), |session, event| {
         session.reply.take_event(event, &hooks, session.journal.hub())

@@ -24,10 +24,10 @@ pub(crate) fn snapshot(session: &Arc<str>, fold: &Fold, is_interrupted: bool) ->
         thinking_level: ThinkingLevel::default(),
         messages: fold.history.clone(),
         tools: Vec::new(),
-        is_running: fold.run.is_some() && !is_interrupted,
+        is_running: fold.info.run.is_some() && !is_interrupted,
         is_streaming: false,
         streaming_message: None,
-        settings: fold.settings.clone(),
+        settings: fold.info.settings.clone(),
         pending_tool_calls: open_calls.map(|c| c.call.id.clone()).collect(),
         pending_actions: fold.pending().map(|action| (**action).clone()).collect(),
         error: fold.last_error.clone(),
@@ -36,8 +36,8 @@ pub(crate) fn snapshot(session: &Arc<str>, fold: &Fold, is_interrupted: bool) ->
         follow_up_queue: queued(QueueKind::FollowUp),
         follow_up_mode: QueueMode::default(),
         repaired: None,
-        interrupted_run: fold.run.filter(|_| is_interrupted),
-        held: fold.owners.held(),
+        interrupted_run: fold.info.run.filter(|_| is_interrupted),
+        held: fold.info.held,
         trace: fold.trace.clone(),
     }
 }

@@ -30,7 +30,7 @@ use crate::log::input::InputEvent;
 use crate::log::memory::InMemory;
 use crate::session::handle::AgentHandle;
 use crate::tool::Tool;
-use checks::{RecordedCalls, check_calls, check_due, check_effects, check_numbers};
+use checks::{RecordedCalls, check_calls, check_effects, check_numbers};
 use comparison::Comparison;
 use ended_session::EndedSession;
 use input_queue::InputQueue;
@@ -281,7 +281,6 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
             return Err(format!("the calls {:?} have no result", state.pending_tool_calls));
         }
         check_log(&entries)?;
-        check_due(&entries)?;
         check_transcript(&state.messages)?;
         if let Some(why) = model.refused().first() {
             return Err(format!("a malformed request was sent: {why}"));

@@ -199,7 +199,7 @@ async fn a_quorum_of_different_principals_approves_a_call() {
     let approvals: Vec<_> = action.approvals.iter().map(|a| a.by.as_deref()).collect();
     assert_eq!(approvals, [Some("ann")]);
     let listed = SessionInfo::of("s", &harness.memory.entries()).pending.remove(0);
-    assert_eq!(listed.action, action);
+    assert_eq!(*listed.action, action);
     approve(&harness, Some("bob")).await.unwrap();
     harness.handle.wait_for_idle().await;
     assert_eq!((pay.ran(), harness.pending().await[0].approvals.len()), (0, 2));

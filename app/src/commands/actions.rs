@@ -218,7 +218,7 @@ impl Pending {
 }
 
 fn pending_action(info: &SessionInfo, call: &str) -> Result<ExternalAction, StartError> {
-    let mut pending = info.pending.iter().map(|pending| &pending.action);
+    let mut pending = info.pending.iter().map(|pending| &*pending.action);
     if let Some(action) = pending.clone().find(|action| *action.call == *call) {
         return Ok(action.clone());
     }

@@ -140,7 +140,7 @@ async fn fork(
 fn print_session(info: &SessionInfo, in_use: bool) -> io::Result<()> {
     let mut notes = vec![SessionSetup::of(info).to_string()];
     notes.retain(|setup| !setup.is_empty());
-    let pending = info.pending.iter().map(|pending| &pending.action);
+    let pending = info.pending.iter().map(|pending| &*pending.action);
     notes.extend(wording::waiting(pending.clone()));
     let questions = pending.filter(|action| action.question().is_some());
     notes.extend(questions.map(|action| format!("asks: {}", output::call(action))));

@@ -145,7 +145,8 @@ impl Session {
             Ok(pending) => pending,
             Err(_) => {
                 let pending = self.store.session(&self.name).await.map(|info| info.pending);
-                pending.unwrap_or_default().into_iter().map(|pending| pending.action).collect()
+                let pending = pending.unwrap_or_default().into_iter();
+                pending.map(|pending| Arc::unwrap_or_clone(pending.action)).collect()
             }
         }
     }

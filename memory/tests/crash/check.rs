@@ -103,23 +103,9 @@ fn is_transient(event: &Value) -> bool {
     }
 }
 
-/// Checks for every prefix of the log that its description has the session's next step.
-fn check_due(session: &str, entries: &[LogEntry]) -> Result<(), String> {
-    let mut info = SessionInfo::new(session);
-    for (at, entry) in entries.iter().enumerate() {
-        info.apply(entry);
-        let due = SessionLog::of(&entries[..=at]).due();
-        ensure(info.due == due, || {
-            format!("after entry {at} the session is due to {due:?}, not {:?}", info.due)
-        })?;
-    }
-    Ok(())
-}
-
 /// Checks the rules that hold at any time.
 pub(crate) fn check(session: &str, entries: &[LogEntry], record: &Record) -> Checked {
     check_log(entries)?;
-    check_due(session, entries)?;
     let log = SessionLog::of(entries);
     let messages = log.messages();
     for transcript in [&messages, &log.context()] {

@@ -158,7 +158,8 @@ impl Conversation {
 
     /// Returns the pending actions of the session.
     pub(crate) async fn pending(&self) -> Result<Vec<ExternalAction>, ApiError> {
-        Ok(self.info().await?.pending.into_iter().map(|pending| pending.action).collect())
+        let pending = self.info().await?.pending.into_iter();
+        Ok(pending.map(|pending| Arc::unwrap_or_clone(pending.action)).collect())
     }
 
     /// Reads the log and returns the session's numbered events so far.

@@ -25,7 +25,6 @@ impl Fold {
         idle: bool,
         emit: &mut dyn FnMut(AgentEvent),
     ) {
-        let at = self.len;
         let Some(batch) = &mut self.batch else { return };
         let Some(found) = batch.calls.iter_mut().find(|c| c.call.id == *call) else { return };
         let Some(child) = &mut found.child else { return };
@@ -41,10 +40,10 @@ impl Fold {
         }
         for action in actions {
             if !child.knows(call, &action.call) {
-                batch.asked_at = at;
-                let action = ExternalAction::from_log(action);
+                batch.asked_at = self.info.entries;
+                let action = self.info.action(&action.call).unwrap_or(action);
                 child.actions.push(action.clone());
-                emit(AgentEvent::ExternalAction(action));
+                emit(AgentEvent::ExternalAction(action.clone()));
             }
         }
     }
@@ -89,10 +88,5 @@ impl Fold {
         let mut spent = account.spent(&self.reserved);
         self.children().for_each(|(_, child)| spent.reserve(&child.share));
         spent
-    }
-
-    /// Returns whether a decision has not been carried out.
-    pub(crate) fn has_decision(&self) -> bool {
-        self.calls().iter().any(Call::is_decided)
     }
 }

@@ -47,7 +47,7 @@ impl Fold {
         self.summaries.push(ActiveSummary {
             compaction: compaction.clone(),
             details: details.clone(),
-            run: self.run,
+            run: self.info.run,
             replaced,
             covered,
         });

@@ -19,8 +19,8 @@ impl Fold {
         emit: &mut dyn FnMut(AgentEvent),
     ) {
         let is_abort = matches!(cause, RunCause::Abort);
-        (self.run, self.runs, self.abort_requested) = (Some(run), run.0, is_abort);
-        self.run_at = self.len;
+        (self.runs, self.abort_requested) = (run.0, is_abort);
+        self.run_at = self.info.entries;
         self.terminated = None;
         (self.cause, self.last_error) = (Some(cause.clone()), None);
         self.undelivered = match cause {
@@ -63,7 +63,7 @@ impl Fold {
         self.close_turn(emit);
         self.lose_reserved();
         let time = Duration::from_millis(time.saturating_sub(self.started));
-        for account in [&mut self.spent, &mut self.total] {
+        for account in [&mut self.spent, &mut self.uncounted] {
             account.time = account.time.saturating_add(time);
         }
         self.undelivered.take_if(|request| handed_back.contains(&request.input));
@@ -71,7 +71,7 @@ impl Fold {
         if let Some(request) = self.undelivered.take() {
             self.queue.push_front(request);
         }
-        (self.run, self.abort_requested, self.requested) = (None, false, None);
+        (self.abort_requested, self.requested) = (false, None);
         self.last_error = error.clone();
         // A typed value is always complete: it fits its schema.
         let is_answer = *end == RunStatus::Done && value.is_none();

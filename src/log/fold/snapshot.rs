@@ -8,7 +8,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::state::Fold;
-use crate::log::calls::Batch;
+use crate::log::action::ExternalAction;
+use crate::log::calls::Call;
 #[cfg(feature = "testing")]
 use crate::log::entry::LogEntry;
 use crate::log::snapshots::Snapshot;
@@ -19,7 +20,7 @@ use crate::message::{
 
 /// The format of a snapshot. The state in another version may have other fields, or other values
 /// after the same entries.
-const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "/4");
+const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "/5");
 
 /// A state, with the position of the session's events.
 pub(crate) struct Restored {
@@ -115,7 +116,7 @@ impl Fold {
         };
         let mut data = format!("{FORMAT}\n").into_bytes();
         serde_json::to_writer(&mut data, &written).ok()?;
-        Some(Snapshot::new(self.len, data))
+        Some(Snapshot::new(self.info.entries, data))
     }
 
     /// Returns a snapshot of the state after these entries.
@@ -146,7 +147,7 @@ impl Fold {
         messages.iter().map(one).collect()
     }
 
-    /// Returns the state of a snapshot, or `None` if it has another format.
+    /// Returns the state of a snapshot, or `None` if it has another format or is damaged.
     pub(crate) fn restore(snapshot: &Snapshot) -> Option<Restored> {
         let json = snapshot.data.strip_prefix(FORMAT.as_bytes())?;
         let read: Read = serde_json::from_slice(json.strip_prefix(b"\n")?).ok()?;
@@ -164,8 +165,11 @@ impl Fold {
             summary.replaced = messages(replaced)?;
         }
         fold.history = History::new(history);
-        fold.batch.iter_mut().for_each(Batch::check_digests);
-        (fold.len == snapshot.entries).then_some(Restored { fold, seq, run })
+        // A decision must not hold for another action than the one in the log.
+        let is_true = |action: &Arc<ExternalAction>| action.computed_digest() == action.digest;
+        let is_whole = fold.info.pending.iter().all(|pending| is_true(&pending.action))
+            && fold.calls().iter().flat_map(Call::actions).all(is_true);
+        (is_whole && fold.info.entries == snapshot.entries).then_some(Restored { fold, seq, run })
     }
 }
 
@@ -182,14 +186,14 @@ mod tests {
         let snapshot = Fold::default().snapshot(0, RunId(0)).unwrap();
         let text = String::from_utf8(snapshot.data).unwrap();
         let (format, json) = text.split_once('\n').unwrap();
-        assert!(format.ends_with("/4"));
+        assert!(format.ends_with("/5"));
         let written: Value = serde_json::from_str(json).unwrap();
         let fields: Vec<&String> = written["fold"].as_object().unwrap().keys().collect();
         let expected = "abort_requested after_batch asked batch call_ids cause created epoch \
-            incomplete inputs keyed_replies keyed_results last_error len messages \
-            of_user offered outcome output owners parent principal queue removed request \
-            requested reserved run run_at runs settings size spent started state summaries \
-            terminated total trace turn undelivered";
+            incomplete info inputs keyed_replies keyed_results last_error messages \
+            of_user offered outcome output principal queue removed request \
+            requested reserved run_at runs size spent started state summaries \
+            terminated trace turn uncounted undelivered";
         let mut expected: Vec<&str> = expected.split_whitespace().collect();
         let mut fields: Vec<&str> = fields.into_iter().map(|field| field.as_str()).collect();
         expected.sort_unstable();

@@ -9,13 +9,13 @@ use serde_json::Value;
 use crate::log::action::ExternalAction;
 use crate::log::calls::{Batch, Call, KeyedResult, Phase};
 use crate::log::compaction::{Compaction, ContextSize};
+use crate::log::due::Due;
 use crate::log::entry::StateScope;
-use crate::log::event::Parent;
 use crate::log::input::{QueueKind, Urgency};
 use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
-use crate::log::owners::Owners;
 use crate::log::queue::{Queue, QueuedMessage};
 use crate::log::seen_inputs::SeenInputs;
+use crate::log::session_info::SessionInfo;
 use crate::log::turn::{Account, Reserved, Turn};
 use crate::message::{
     AssistantMessage, CallId, History, InputId, Message, MessageId, MessageKind, RunId, StopReason,
@@ -27,13 +27,9 @@ use crate::trace_context::TraceContext;
 /// The state of a session, as its log determines it.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Fold {
-    /// Number of entries applied so far.
-    pub(crate) len: u64,
+    /// The description of the session in lists. Its id is empty, since the log does not have it.
+    pub(crate) info: SessionInfo,
     pub(crate) epoch: u64,
-    /// The owners that were lost, and whether the work is held because of them.
-    pub(crate) owners: Owners,
-    /// The call that the session works for, as of the last opening.
-    pub(crate) parent: Option<Arc<Parent>>,
     /// Time of the first opening, in milliseconds since 1970.
     pub(crate) created: Option<u64>,
     /// All messages of the conversation.
@@ -65,10 +61,6 @@ pub(crate) struct Fold {
     /// The replies to detached requests with a key, for this request of the user: the digest of the
     /// request, and the reply.
     pub(crate) keyed_replies: BTreeMap<Arc<str>, (Arc<str>, Arc<Message>)>,
-    /// The host's settings to open the session again.
-    pub(crate) settings: Option<Arc<Value>>,
-    /// The run in progress, if any.
-    pub(crate) run: Option<RunId>,
     pub(crate) runs: u64,
     /// Position in the log of the start of the run.
     pub(crate) run_at: u64,
@@ -79,8 +71,8 @@ pub(crate) struct Fold {
     pub(crate) turn: Turn,
     /// The usage since the last request of the user.
     pub(crate) spent: Account,
-    /// The usage of the session, including the time before a reset.
-    pub(crate) total: Account,
+    /// The part of the session's usage that `info` does not have; tokens and cost are zero.
+    pub(super) uncounted: Account,
     /// The estimates of requests in progress.
     pub(crate) reserved: Reserved,
     /// The number of a reply whose request was sent and that is not in the log yet.
@@ -236,25 +228,16 @@ impl Fold {
         })
     }
 
-    /// Returns the first deadline of the pending actions, in milliseconds since 1970. While work is
-    /// held, no deadline passes, because a default decision would continue the work.
-    pub(crate) fn next_deadline(&self) -> Option<u64> {
-        if self.owners.held().is_some() {
-            return None;
-        }
-        self.pending().filter_map(|action| action.terms.deadline).min()
-    }
-
     /// Returns the trace context of the run in progress, in the session with this id.
     pub(crate) fn run_trace(&self, session: &str) -> Option<TraceContext> {
-        Some(self.trace.as_ref()?.run(session, self.run?))
+        Some(self.trace.as_ref()?.run(session, self.info.run?))
     }
 
     /// Returns whether a message started the run and replaces the decisions on pending actions, in
     /// agents where messages do.
     pub(crate) fn run_supersedes(&self) -> bool {
         let replaces = |w: &QueuedMessage| self.is_after_question(w);
-        match self.cause.as_ref().filter(|_| self.run.is_some()) {
+        match self.cause.as_ref().filter(|_| self.info.run.is_some()) {
             Some(RunCause::UserRequest(_) | RunCause::Continue(Some(_))) => {
                 self.undelivered.as_ref().is_some_and(replaces)
             }
@@ -269,28 +252,15 @@ impl Fold {
     /// Returns the cause of the next run while no run is in progress. `holds` is true if messages
     /// wait while an action is pending.
     pub(crate) fn next_run(&self, holds: bool) -> Option<RunCause> {
-        let request = |w: &QueuedMessage| RunCause::UserRequest(w.input.clone());
-        let mut calls = self.calls().iter();
-        if let Some(decided) = calls.find(|c| c.is_decided()) {
-            return Some(RunCause::ActionResult(decided.call.id.clone()));
+        match self.info.next()? {
+            (Due::Decision, _) => {
+                let decided = self.calls().iter().find(|c| c.is_decided())?;
+                Some(RunCause::ActionResult(decided.call.id.clone()))
+            }
+            _ if holds && !self.info.pending.is_empty() => None,
+            (Due::Request, input) => Some(RunCause::UserRequest(input?.clone())),
+            _ => Some(RunCause::Steer),
         }
-        if self.pending().next().is_none() {
-            return self.queue.of(QueueKind::Request).next().map(request);
-        }
-        if holds {
-            return None;
-        }
-        let mut instead = self.queue.iter().filter(|w| self.is_after_question(w));
-        instead.find_map(|w| match w.kind {
-            QueueKind::Request => Some(request(w)),
-            QueueKind::Steering if w.urgency >= Urgency::SkipPending => Some(RunCause::Steer),
-            _ => None,
-        })
-    }
-
-    /// Returns whether the log has a run in progress or the cause of the next one.
-    pub(crate) fn has_work(&self) -> bool {
-        self.run.is_some() || self.next_run(false).is_some()
     }
 
     pub(crate) fn tail(&self) -> Tail {

@@ -47,15 +47,15 @@ impl Journal {
         owner: Option<Principal>,
         time: u64,
     ) -> Result<(), MemoryError> {
-        for entry in without_panic(self.memory.load(self.fold.len)).await? {
+        for entry in without_panic(self.memory.load(self.fold.info.entries)).await? {
             if let LogEntry::RunStarted { run, .. } = &entry {
                 self.hub.set_run(*run);
             }
             let hub = &mut self.hub;
             self.fold.apply(&entry, &mut |_| hub.skip_seq());
         }
-        self.written = self.fold.len;
-        let root = self.fold.parent.as_ref().and_then(|parent| parent.root.clone());
+        self.written = self.fold.info.entries;
+        let root = self.fold.info.sub_agent_of.as_ref().and_then(|parent| parent.root.clone());
         if let (Some(root), None) = (root, self.hub.parent()) {
             let session = self.hub.session().clone();
             return Err(MemoryError::SubAgent { session, root });
@@ -63,7 +63,7 @@ impl Journal {
         let (epoch, parent) = (self.fold.epoch + 1, self.hub.parent().cloned());
         let owner = owner.filter(|_| self.fold.epoch == 0);
         self.stage(LogEntry::Opened { epoch, time, parent, owner });
-        let old = self.fold.settings.as_deref().unwrap_or(&Value::Null);
+        let old = self.fold.info.settings.as_deref().unwrap_or(&Value::Null);
         if let Some(settings) = settings.filter(|new| **new != *old) {
             self.stage(LogEntry::Settings { settings });
         }
@@ -81,7 +81,7 @@ impl Journal {
                     return;
                 };
                 self.hub.continue_from(seq, run);
-                (self.in_snapshot, self.fold) = (fold.len, fold);
+                (self.in_snapshot, self.fold) = (fold.info.entries, fold);
             }
             Ok(None) => {}
             Err(error) => {
@@ -95,7 +95,8 @@ impl Journal {
     pub(crate) async fn store_snapshot(&mut self) {
         self.unpark();
         let is_due = self.written.saturating_sub(self.in_snapshot) >= SNAPSHOT_INTERVAL;
-        let is_log = self.fold.len == self.written && self.failed.is_none() && !self.is_lost;
+        let is_log =
+            self.fold.info.entries == self.written && self.failed.is_none() && !self.is_lost;
         let Some(snapshots) = self.memory.snapshots().filter(|_| is_due && is_log) else { return };
         let (seq, run) = self.hub.position();
         let Some(snapshot) = self.fold.snapshot(seq, run) else { return };
@@ -148,7 +149,7 @@ impl Journal {
                 }
             });
         }
-        self.written = self.fold.len;
+        self.written = self.fold.info.entries;
         self.failed.iter_mut().for_each(|failure| failure.is_stale = false);
         self.note_deadline();
         Ok(true)

@@ -10,7 +10,6 @@ use super::ended_session::EndedSession;
 use crate::error::ToolError;
 use crate::log::entry::LogEntry;
 use crate::log::event::Envelope;
-use crate::log::session_info::SessionInfo;
 use crate::log::session_log::SessionLog;
 use crate::message::{CallId, ResultStatus};
 use crate::testing::check::ensure;
@@ -126,23 +125,6 @@ pub(super) fn check_effects(
         "a side effect took place twice: {before} before the crash and {after} after it, and \
          {expected} without a crash"
     ))
-}
-
-/// Checks for every prefix of the log that its description has the session's next work.
-pub(super) fn check_due(entries: &[LogEntry]) -> Result<(), String> {
-    let mut info = SessionInfo::new("s");
-    for (at, entry) in entries.iter().enumerate() {
-        info.apply(entry);
-        let due = SessionLog::of(&entries[..=at]).due();
-        if info.due != due {
-            return Err(format!(
-                "after entry {at}, {entry:?}, the session is due for {due:?}, and its \
-                 description says {:?}",
-                info.due
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// Checks that the sequence numbers of `emitted` continue without gaps after the entries before the

@@ -140,7 +140,7 @@ pub(super) fn epochs(log: &[LogEntry]) -> Vec<Epoch> {
     let mut epochs = Vec::new();
     for (n, start) in starts.iter().copied().enumerate() {
         let next = starts.get(n + 1).copied().unwrap_or(log.len());
-        let was_interrupted = fold.run.is_some() && !fold.abort_requested;
+        let was_interrupted = fold.info.run.is_some() && !fold.abort_requested;
         let mut end = next;
         let mut between_runs = Vec::new();
         for (at, entry) in log.iter().enumerate().take(next).skip(start) {
@@ -159,10 +159,10 @@ pub(super) fn epochs(log: &[LogEntry]) -> Vec<Epoch> {
             if at == end {
                 break;
             }
-            between_runs.push(fold.run.is_none());
+            between_runs.push(fold.info.run.is_none());
             fold.apply(entry, &mut |_| {});
         }
-        let is_cut_off = fold.run.is_some();
+        let is_cut_off = fold.info.run.is_some();
         let reader = EpochReader { log, start, end, between_runs };
         let epoch = reader.epoch(is_cut_off, was_interrupted);
         log[end..next].iter().for_each(|entry| fold.apply(entry, &mut |_| {}));

@@ -161,7 +161,7 @@ fn others_first(all: &[SessionInfo], open: Option<Arc<str>>) -> Vec<Choice> {
 }
 
 fn choice(info: &SessionInfo) -> Choice {
-    let waits = waiting(info.pending.iter().map(|pending| &pending.action));
+    let waits = waiting(info.pending.iter().map(|pending| &*pending.action));
     let waits = waits.map(|calls| format!("{calls} · ")).unwrap_or_default();
     let setup = SessionSetup::of(info).to_string();
     let setup = if setup.is_empty() { setup } else { format!("  · {setup}") };

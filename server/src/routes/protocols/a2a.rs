@@ -1,6 +1,7 @@
 //! `/a2a/{agent}`: A2A 1.0 with JSON-RPC, for any agent, and the agents' cards.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{OriginalUri, Path, State};
@@ -359,7 +360,8 @@ impl Log {
         let store = &conversation.server().shared().store;
         let entries = store.read(session, 0).await.map_err(ApiError::from)?;
         let info = SessionInfo::of(session.clone(), &entries);
-        let pending: Vec<_> = info.pending.into_iter().map(|pending| pending.action).collect();
+        let pending = info.pending.into_iter().map(|pending| Arc::unwrap_or_clone(pending.action));
+        let pending: Vec<_> = pending.collect();
         let tasks = tasks(context, &SessionLog::events(session.clone(), &entries));
         let tasks = tasks.into_iter().map(|task| task.pending(&pending)).collect();
         Ok(Log { entries, tasks, pending })
