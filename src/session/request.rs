@@ -237,8 +237,10 @@ async fn stream_reply(
     let estimate = needed.input;
     let id = start_reply(session, model, &request, ask.asked.clone(), (estimate, held)).await?;
     request.trace = request.trace.map(|trace| trace.reply(&session.id, id));
-    let hooks =
-        ReplyHooks { layers: session.config.hooks.and(&ask.profile.hooks), cx: session.hook_context() };
+    let hooks = ReplyHooks {
+        layers: session.config.hooks.and(&ask.profile.hooks),
+        cx: session.hook_context(),
+    };
     session.stop_if_cancelled().await;
     let streamed = stream::read(session, id, model.stream(request), |session, event| {
         session.reply.take_event(event, &hooks, session.journal.hub())
