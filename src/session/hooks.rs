@@ -21,10 +21,10 @@ pub use crate::log::conversation::Conversation;
 ///
 /// An agent has any number of hooks, which form layers. They run in the order in which
 /// [`AgentBuilder::hook`](crate::AgentBuilder::hook) added them, followed by the hooks of the
-/// request ([`Ask::hook`](crate::Ask::hook)). Each layer sees the changes of the layers before it.
-/// The first layer that answers [`BeforeToolCall::Block`] or [`BeforeEnd::End`] decides, and later
-/// layers are not asked. Around a call the layers nest, and the first one is the outermost. Adding
-/// a hook never removes another one.
+/// request ([`Ask::hook`](crate::Ask::hook)), which do not see calls. Each layer sees the changes
+/// of the layers before it. The first layer that answers [`BeforeToolCall::Block`] or
+/// [`BeforeEnd::End`] decides, and later layers are not asked. Around a call the layers nest, and
+/// the first one is the outermost. Adding a hook never removes another one.
 ///
 /// # Contract
 ///
@@ -104,7 +104,8 @@ pub trait Hooks: Send + Sync {
     /// Runs a call and returns its result, which the log and the model get.
     ///
     /// The default returns the result of [`Next::run`]. A hook can do more before and after it,
-    /// change the result, return another one without running the tool, or run the tool again.
+    /// change the result, return another one without running the tool, or run the tool again. The
+    /// id and the name in the result are always the call's.
     ///
     /// The hook is a part of the call, whose start is already in the log. The time limits of the
     /// call include the hook and all its runs, and an abort stops them. After a crash the hook and
