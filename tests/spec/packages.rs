@@ -9,7 +9,7 @@ use serde_json::Value;
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Runs Cargo offline in the checkout. Returns its output.
-fn cargo(arguments: &[&str]) -> String {
+pub(crate) fn cargo(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO"))
         .args(arguments)
         .arg("--offline")
@@ -25,7 +25,7 @@ fn cargo(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn metadata(arguments: &[&str]) -> Value {
+pub(crate) fn metadata(arguments: &[&str]) -> Value {
     let command = ["metadata", "--format-version", "1"];
     serde_json::from_str(&cargo(&[&command, arguments].concat())).unwrap()
 }

@@ -1,4 +1,4 @@
-//! The house rules: floors and directions of imports, file sizes, first lines, claims with tests.
+//! The house rules that no lint of the compiler can check: directions, sizes, claims with tests.
 
 mod claims;
 mod code;
@@ -7,7 +7,6 @@ mod edges;
 mod layers;
 mod protocols;
 mod style;
-mod types;
 mod weight;
 
 use std::fs;
@@ -22,24 +21,26 @@ fn read(path: impl AsRef<Path>) -> String {
 
 /// Every Rust file of the repository, relative to its root.
 fn rust_files() -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let mut folders = vec![PathBuf::new()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(Path::new(ROOT).join(&folder)).unwrap() {
-            let entry = entry.unwrap();
+    fn add(folder: &Path, files: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(Path::new(ROOT).join(folder)).unwrap().map(Result::unwrap) {
             let path = folder.join(entry.file_name());
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if entry.file_type().unwrap().is_dir() {
-                if !name.starts_with('.') && name != "target" {
-                    folders.push(path);
-                }
-            } else if name.ends_with(".rs") {
-                files.push(path);
+            let name = entry.file_name().into_string().unwrap();
+            match entry.file_type().unwrap().is_dir() {
+                true if !name.starts_with('.') && name != "target" => add(&path, files),
+                false if name.ends_with(".rs") => files.push(path),
+                _ => {}
             }
         }
     }
+    let mut files = Vec::new();
+    add(Path::new(""), &mut files);
     assert!(files.len() > 40, "the files of the repository were found");
     files
+}
+
+/// Returns the files that break a rule.
+fn files_where(is_broken: impl Fn(&Path, &str) -> bool) -> Vec<PathBuf> {
+    rust_files().into_iter().filter(|file| is_broken(file, &read(file))).collect()
 }
 
 /// Returns the text up to the module of its tests.
@@ -52,146 +53,59 @@ fn without_tests(text: &str) -> &str {
     tests.map_or(text, |(at, _)| &text[..at])
 }
 
+const NONE: [PathBuf; 0] = [];
+
 #[test]
 fn every_file_says_on_its_first_line_what_it_is() {
-    let silent: Vec<_> =
-        rust_files().into_iter().filter(|f| !read(f).starts_with("//! ")).collect();
-    assert_eq!(silent, Vec::<PathBuf>::new());
+    assert_eq!(files_where(|_, text| !text.starts_with("//! ")), NONE);
 }
 
 #[test]
 fn no_file_has_more_than_500_lines_without_tests() {
-    let long: Vec<_> = rust_files()
-        .into_iter()
-        .filter(|f| without_tests(&read(f)).lines().count() > 500)
-        .collect();
-    assert_eq!(long, Vec::<PathBuf>::new());
+    assert_eq!(files_where(|_, text| without_tests(text).lines().count() > 500), NONE);
 }
 
 /// `app → server → {tools, providers, memory, patterns, durable, protocols, mcp, otel} → core`; the
-/// crates in the middle never import each other.
+/// crates in the middle never import each other. Cargo itself refuses circles of packages.
 #[test]
 fn crates_depend_only_downwards() {
-    let allowed = [
-        ("Cargo.toml", vec![]),
-        (
-            "facade/Cargo.toml",
-            vec![
-                "loopwright-core",
-                "loopwright-durable",
-                "loopwright-macros",
-                "loopwright-mcp",
-                "loopwright-memory",
-                "loopwright-otel",
-                "loopwright-patterns",
-                "loopwright-protocols",
-                "loopwright-providers",
-                "loopwright-server",
-                "loopwright-tools",
-            ],
-        ),
-        ("macros/Cargo.toml", vec![]),
-        ("patterns/Cargo.toml", vec!["loopwright-core"]),
-        ("memory/Cargo.toml", vec!["loopwright-core"]),
-        ("durable/Cargo.toml", vec!["loopwright-core"]),
-        ("protocols/Cargo.toml", vec!["loopwright-core"]),
-        ("mcp/Cargo.toml", vec!["loopwright-core"]),
-        ("otel/Cargo.toml", vec!["loopwright-core"]),
-        ("providers/Cargo.toml", vec!["loopwright-core"]),
-        ("tools/Cargo.toml", vec!["loopwright-core"]),
-        (
-            "server/Cargo.toml",
-            vec![
-                "loopwright-core",
-                "loopwright-durable",
-                "loopwright-mcp",
-                "loopwright-memory",
-                "loopwright-otel",
-                "loopwright-patterns",
-                "loopwright-protocols",
-                "loopwright-providers",
-                "loopwright-tools",
-            ],
-        ),
-        (
-            "app/Cargo.toml",
-            vec![
-                "loopwright-core",
-                "loopwright-durable",
-                "loopwright-mcp",
-                "loopwright-memory",
-                "loopwright-otel",
-                "loopwright-patterns",
-                "loopwright-protocols",
-                "loopwright-providers",
-                "loopwright-server",
-                "loopwright-tools",
-            ],
-        ),
-    ];
-    for (manifest, allowed) in allowed {
-        let text = read(manifest);
-        let section = text
-            .split("\n[dependencies]")
-            .nth(1)
-            .and_then(|rest| rest.split("\n[").next())
-            .unwrap_or_default();
-        let ours = section
-            .lines()
-            .filter_map(|l| l.split(['.', ' ', '=']).next())
-            .filter(|name| name.starts_with("loopwright"));
-        for name in ours {
-            assert!(allowed.contains(&name), "{manifest} must not depend on {name}");
+    let middle = "durable mcp memory otel patterns protocols providers tools";
+    let all = format!("core server {middle}");
+    let facade = format!("{all} macros");
+    let mut allowed = vec![(".", ""), ("macros", ""), ("facade", &*facade)];
+    allowed.extend([("server", &*all), ("app", &*all)]);
+    allowed.extend(middle.split(' ').map(|folder| (folder, "core")));
+    for (folder, crates) in allowed {
+        let manifest = read(Path::new(folder).join("Cargo.toml"));
+        let section = manifest.split("\n[dependencies]").nth(1).unwrap().split("\n[").next();
+        for line in section.unwrap().lines() {
+            let Some(name) = line.strip_prefix("loopwright-") else { continue };
+            let name = name.split(['.', ' ', '=']).next().unwrap();
+            let is_allowed = crates.split(' ').any(|known| known == name);
+            assert!(is_allowed, "{folder} must not depend on loopwright-{name}");
         }
     }
 }
 
-/// Core knows no HTTP, no database and no terminal.
+/// Tests wait for events and gates, or run under paused time. `clippy.toml` refuses sleeping
+/// threads.
 #[test]
-fn core_stays_lean() {
-    let text = read("Cargo.toml");
-    let section =
-        text.split("\n[dependencies]").nth(1).and_then(|rest| rest.split("\n[").next()).unwrap();
-    for name in ["reqwest", "hyper", "axum", "rusqlite", "crossterm", "clap"] {
-        assert!(!section.contains(name), "core depends on {name}");
-    }
-}
-
-/// No sleeps in tests: what waits does so for an event or a gate, or under paused time.
-#[test]
-fn tests_do_not_sleep() {
-    let sleeps = concat!("thread::", "sleep");
-    for file in rust_files() {
-        assert!(!read(&file).contains(sleeps), "{} sleeps", file.display());
-        let text = read(&file);
-        if file.starts_with("tests") && text.contains("sleep(") && text.contains("#[tokio::test") {
-            assert!(
-                !text.contains("#[tokio::test]\n"),
-                "{} sleeps in a test whose time is not paused",
-                file.display()
-            );
-        }
-    }
+fn tests_sleep_only_under_paused_time() {
+    let sleeps = |file: &Path, text: &str| {
+        file.starts_with("tests") && text.contains("sleep(") && text.contains("#[tokio::test]\n")
+    };
+    assert_eq!(files_where(sleeps), NONE);
 }
 
 /// The lint that keeps the tools in their workspace is allowed away in two files, and in tests.
 #[test]
 fn only_the_workspace_touches_files_and_only_process_starts_processes() {
-    let is_test = |file: &Path| file.ends_with("tests.rs") || file.ends_with("src/escape_tests.rs");
-    let open: Vec<_> = rust_files()
-        .into_iter()
-        .filter(|file| file.starts_with("tools/src") && !is_test(file))
-        .filter(|file| {
-            let text = read(file);
-            text.split("#[cfg(test)]")
-                .next()
-                .is_some_and(|code| code.contains("clippy::disallowed_methods"))
-        })
-        .filter(|file| {
-            !["tools/src/workspace.rs", "tools/src/process.rs"]
-                .iter()
-                .any(|known| file == Path::new(known))
-        })
-        .collect();
-    assert_eq!(open, Vec::<PathBuf>::new());
+    let open = files_where(|file, text| {
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        let is_test = file.to_string_lossy().ends_with("tests.rs");
+        file.starts_with("tools/src") && !is_test && code.contains("clippy::disallowed_methods")
+    });
+    let mut open: Vec<_> = open.iter().map(|file| file.to_str().unwrap()).collect();
+    open.sort();
+    assert_eq!(open, ["tools/src/process.rs", "tools/src/workspace.rs"]);
 }

@@ -4,57 +4,41 @@ use super::{read, rust_files};
 use std::collections::BTreeSet;
 
 /// Returns the claim numbers in `text`: 12 for `C12`.
-fn claim_numbers(text: &str) -> BTreeSet<u32> {
+fn claim_numbers(text: &str) -> impl Iterator<Item = u32> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric());
-    words.filter_map(|w| w.strip_prefix('C').and_then(|n| n.parse().ok())).collect()
+    words.filter_map(|word| word.strip_prefix('C')?.parse().ok())
 }
 
-/// Returns the numbers of the claims in `docs/SPEC.md`, in its order.
-fn claims() -> Vec<u32> {
-    read("docs/SPEC.md")
-        .lines()
-        .filter_map(|line| line.strip_prefix("| C")?.split_once(' ')?.0.parse().ok())
-        .collect()
+fn is_test(line: &str) -> bool {
+    line.starts_with("#[test]") || line.starts_with("#[tokio::test")
 }
 
-/// Each numbered claim has a test whose doc comment names it, and no test names a claim that does
-/// not exist.
+/// The claims of `docs/SPEC.md` are numbered 1, 2, 3 and so on. Each has a test whose doc comment
+/// names it, and no test names a claim that does not exist.
 #[test]
 fn every_claim_has_a_test_that_names_it() {
-    let claimed: BTreeSet<u32> = claims().into_iter().collect();
-    assert!(claimed.len() > 100);
+    let page = read("docs/SPEC.md");
+    let claims: Vec<u32> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| C")?.split_once(' ')?.0.parse().ok())
+        .collect();
+    assert!(claims.len() > 100 && claims.iter().copied().eq(1..=claims.len() as u32), "{claims:?}");
     let mut named = BTreeSet::new();
     for file in rust_files() {
-        let text = read(&file);
         let mut pending = BTreeSet::new();
-        for line in text.lines().map(str::trim) {
-            if let Some(doc) = line.strip_prefix("/// C") {
-                pending.extend(claim_numbers(&format!("C{}", doc.split(':').next().unwrap())));
-            } else if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+        for line in read(&file).lines().map(str::trim) {
+            if line.starts_with("/// C") {
+                pending.extend(claim_numbers(line.split(':').next().unwrap()));
+            } else if is_test(line) {
                 named.append(&mut pending);
             } else if !line.starts_with("///") && !line.starts_with("#[") {
                 pending.clear();
             }
         }
     }
-    assert_eq!(
-        claimed.difference(&named).collect::<Vec<_>>(),
-        Vec::<&u32>::new(),
-        "claims without a test"
-    );
-    assert_eq!(
-        named.difference(&claimed).collect::<Vec<_>>(),
-        Vec::<&u32>::new(),
-        "tests of claims that do not exist"
-    );
-}
-
-/// The claims are numbered 1, 2, 3 and so on, in the order of `docs/SPEC.md`.
-#[test]
-fn the_claims_are_numbered_without_gaps() {
-    let claims = claims();
-    let last = u32::try_from(claims.len()).unwrap();
-    assert_eq!(claims, (1..=last).collect::<Vec<_>>());
+    let claims: BTreeSet<u32> = claims.into_iter().collect();
+    let differing: Vec<_> = named.symmetric_difference(&claims).collect();
+    assert!(differing.is_empty(), "claims without a test, or tests without a claim: {differing:?}");
 }
 
 /// Servers deviate from their documentation in 44 known ways. Each has a test named after its
@@ -67,11 +51,11 @@ fn every_quirk_has_a_test_or_a_line_that_says_why_not() {
         .filter_map(|line| number(line.strip_prefix("- quirk ")?))
         .collect();
     for file in rust_files().iter().filter(|file| file.starts_with("providers")) {
-        let mut is_test = false;
+        let mut is_of_test = false;
         for line in read(file).lines().map(str::trim) {
             let name = line.trim_start_matches("async ").strip_prefix("fn quirk_");
-            covered.extend(name.filter(|_| is_test).and_then(number));
-            is_test = line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+            covered.extend(name.filter(|_| is_of_test).and_then(number));
+            is_of_test = is_test(line);
         }
     }
     assert_eq!(covered, (1..=44).collect(), "rows 1 to 44");
@@ -82,23 +66,19 @@ fn every_quirk_has_a_test_or_a_line_that_says_why_not() {
 fn every_rule_of_the_model_has_a_test() {
     let page = read("docs/model/children/TESTS.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
-    let (mut listed, mut tests) = (BTreeSet::new(), BTreeSet::new());
-    for (rule, names) in rows {
-        listed.insert(rule.to_owned());
-        tests.extend(names.split('`').skip(1).step_by(2).map(|name| format!("fn {name}(")));
-    }
-    let mut rules = BTreeSet::new();
-    for file in ["tree", "questions", "rewind", "charges"] {
-        let source = read(format!("docs/model/children/src/{file}.rs"));
-        let of_rule = |line: &str| {
-            let (name, rest) = line.strip_prefix("    ")?.split_once(": \"")?;
-            rest.ends_with("\",").then(|| name.to_owned())
-        };
-        rules.extend(source.lines().filter_map(of_rule));
-    }
+    let (listed, tests): (BTreeSet<_>, Vec<_>) = rows.unzip();
+    let sources = ["tree", "questions", "rewind", "charges"]
+        .map(|file| format!("docs/model/children/src/{file}.rs"));
+    let sources = sources.map(read).concat();
+    let rules: BTreeSet<_> = sources
+        .lines()
+        .filter_map(|line| line.strip_prefix("    ")?.split_once(": \""))
+        .filter_map(|(name, rest)| rest.ends_with("\",").then_some(name))
+        .collect();
     assert!(rules.len() > 70, "{}", rules.len());
-    assert_eq!(rules, listed, "the rules of the model, and those of the page");
+    assert_eq!(rules, listed, "the rules of the model, and the rules of the page");
     let sources: String = rust_files().iter().map(read).collect();
-    let missing: Vec<_> = tests.iter().filter(|test| !sources.contains(test.as_str())).collect();
-    assert!(missing.is_empty(), "tests that do not exist: {missing:?}");
+    for test in tests.iter().flat_map(|names| names.split('`').skip(1).step_by(2)) {
+        assert!(sources.contains(&format!("fn {test}(")), "{test} does not exist");
+    }
 }

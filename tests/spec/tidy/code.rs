@@ -100,17 +100,8 @@ impl Code {
             let child = match module.content {
                 Some((_, items)) => Some(self.module(file, &below, &inner, own, items, reader)),
                 None => {
-                    let places = match path_attribute(&module.attrs) {
-                        Some(path) => {
-                            let beside = self.files[file].rsplit_once('/').map_or("", |(at, _)| at);
-                            vec![format!("{beside}/{path}").trim_start_matches('/').to_owned()]
-                        }
-                        None => vec![format!("{folder}{name}.rs"), format!("{below}mod.rs")],
-                    };
-                    places
-                        .iter()
-                        .find_map(|at| Some((at, reader(at)?)))
-                        .map(|(at, text)| self.file(at, &below, &text, &inner, own, reader))
+                    let at = format!("{folder}{name}.rs");
+                    reader(&at).map(|text| self.file(&at, &below, &text, &inner, own, reader))
                 }
             };
             if let Some(child) = child {
@@ -152,15 +143,7 @@ impl Code {
             }
         };
         if let Some(import) = here.imports.get(first) {
-            // `use name;` of an external crate would lead to itself.
-            let inside = import.first() != Some(first)
-                || here.children.contains_key(first)
-                || import.len() > 1;
-            return if inside {
-                self.resolve_within(module, import, depth + 1).and_then(onward)
-            } else {
-                None
-            };
+            return self.resolve_within(module, import, depth + 1).and_then(onward);
         }
         here.globs.iter().find_map(|glob| {
             let Target::Module(found) = self.resolve_within(module, glob, depth + 1)? else {
@@ -190,28 +173,12 @@ pub(super) fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-fn path_attribute(attributes: &[Attribute]) -> Option<String> {
-    let attribute = attributes.iter().find(|a| a.path().is_ident("path"))?;
-    let syn::Meta::NameValue(pair) = &attribute.meta else { return None };
-    let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(path), .. }) = &pair.value else {
-        return None;
-    };
-    Some(path.value())
-}
-
 pub(super) fn attributes(item: &Item) -> &[Attribute] {
     match item {
-        Item::Const(item) => &item.attrs,
-        Item::Enum(item) => &item.attrs,
         Item::Fn(item) => &item.attrs,
         Item::Impl(item) => &item.attrs,
-        Item::Macro(item) => &item.attrs,
         Item::Mod(item) => &item.attrs,
-        Item::Static(item) => &item.attrs,
         Item::Struct(item) => &item.attrs,
-        Item::Trait(item) => &item.attrs,
-        Item::Type(item) => &item.attrs,
-        Item::Union(item) => &item.attrs,
         Item::Use(item) => &item.attrs,
         _ => &[],
     }
