@@ -30,9 +30,9 @@ use crate::limits::Limits;
 use crate::limits::daily_budget::DailyBudget;
 use crate::limits::run_quota::RunQuota;
 use crate::live::LiveSessions;
+use crate::streams::backlog::LogBacklogs;
 use crate::streams::event_streams::EventStreams;
 use crate::streams::histories::Histories;
-use crate::streams::log_reader::LogBacklogs;
 use crate::telemetry::ServerTelemetry;
 use crate::telemetry::metrics::Metrics;
 

@@ -8,7 +8,6 @@ pub(crate) mod event_streams;
 pub(crate) mod feed;
 pub(crate) mod frames;
 pub(crate) mod histories;
-pub(crate) mod log_reader;
 mod open_work;
 pub(crate) mod protocol_stream;
 pub(crate) mod public;

@@ -33,9 +33,9 @@ use crate::live::{LiveSessions, Parts};
 use crate::rules::OperatorRules;
 use crate::server::{Server, Shared};
 use crate::settings::{CustomSetting, SessionSettings};
+use crate::streams::backlog::LogBacklogs;
 use crate::streams::event_streams::EventStreams;
 use crate::streams::histories::Histories;
-use crate::streams::log_reader::LogBacklogs;
 use crate::telemetry::ServerTelemetry;
 use crate::telemetry::metrics::Metrics;
 

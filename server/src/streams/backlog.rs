@@ -1,6 +1,7 @@
 //! The earlier events of an open session, for readers that catch up. All readers of a session share
 //! one copy, which is dropped when the last reader has caught up.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -13,6 +14,22 @@ use tokio::time::Instant;
 use super::encoded_events::{self, EncodedEvents};
 use super::open_work::OpenWork;
 use crate::error::{ApiError, ErrorKind};
+
+/// The interval between reads of a log that a reader follows.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The backlogs of the sessions that are read from their logs alone. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct LogBacklogs(Arc<Mutex<HashMap<Arc<str>, SharedBacklog>>>);
+
+impl LogBacklogs {
+    /// Returns the backlog of a session. Backlogs without readers are removed.
+    pub(crate) fn of(&self, session: &str) -> SharedBacklog {
+        let mut all = lock(&self.0);
+        all.retain(|_, backlog| backlog.is_used());
+        all.entry(session.into()).or_default().clone()
+    }
+}
 
 /// The state that the readers of a session share, alive while a reader needs it.
 #[derive(Clone, Default)]
@@ -159,7 +176,7 @@ impl SharedBacklog {
     }
 
     /// Returns whether a reader needs the backlog or its encoded events.
-    pub(crate) fn is_used(&self) -> bool {
+    fn is_used(&self) -> bool {
         let (backlog, encoded) = (lock(&self.backlog), lock(&self.encoded));
         backlog.strong_count() > 0 || encoded.strong_count() > 0
     }
@@ -357,22 +374,29 @@ impl Missed {
         event
     }
 
-    /// Applies the new entries of the log, unless the last read was less than `interval` ago.
+    /// Returns the next event of a reader that follows the log, or `None` if none arrives within a
+    /// polling interval. The log has no deltas and no progress.
     ///
     /// # Errors
-    /// Fails if the log cannot be read.
-    pub(crate) async fn refresh(
-        &self,
+    /// Fails if the log cannot be read, for example because the session was deleted.
+    ///
+    /// # Cancellation
+    /// The future can be dropped without losing an event.
+    pub(crate) async fn follow(
+        &mut self,
         store: &dyn SessionStore,
         session: &str,
-        interval: Duration,
-    ) -> Result<(), MemoryError> {
-        let Some((backlog, ..)) = &self.rest else { return Ok(()) };
-        match &mut *backlog.0.lock().await {
-            Some(events) if events.read_at.elapsed() >= interval => {
-                events.read_to(u64::MAX, store, session).await
-            }
-            _ => Ok(()),
+    ) -> Result<Option<Arc<Envelope>>, MemoryError> {
+        if let Some(event) = self.next().await {
+            return Ok(Some(event));
         }
+        tokio::time::sleep(POLL_INTERVAL).await;
+        if let Some((backlog, ..)) = &self.rest
+            && let Some(events) = &mut *backlog.0.lock().await
+            && events.read_at.elapsed() >= POLL_INTERVAL / 2
+        {
+            events.read_to(u64::MAX, store, session).await?;
+        }
+        Ok(self.next().await)
     }
 }

@@ -20,7 +20,6 @@ use tokio::time::Instant;
 
 use super::backlog::{Missed, Start};
 use super::encoded_events::{EncodedEvent, EncodedEvents};
-use super::log_reader::LogReader;
 use super::sse::Numbering;
 use crate::cluster::PeerEvents;
 use crate::error::ApiError;
@@ -48,7 +47,7 @@ enum Source {
     /// The worker of the cluster that has the session open.
     Peer { missed: Missed, events: PeerEvents },
     /// The session's log.
-    Log { log: Box<LogReader>, next_look: Instant },
+    Log { missed: Missed, next_look: Instant },
 }
 
 /// The next item of a source.
@@ -155,14 +154,13 @@ impl Source {
             let (missed, after) = backlog.missed(&*shared.store, id, length, start).await?;
             return Ok((Source::Peer { missed, events }, backlog.encoded(), after));
         }
-        let (reader, after) =
-            LogReader::open(&backlog, shared.store.clone(), id.into(), start).await?;
-        let log = Box::new(reader);
+        let (missed, after) = backlog.followed(&*shared.store, id, start).await?;
         let next_look = Instant::now() + OWNER_INTERVAL;
-        Ok((Source::Log { log, next_look }, backlog.encoded(), after))
+        Ok((Source::Log { missed, next_look }, backlog.encoded(), after))
     }
 
     async fn next(&mut self, server: &Server, session: &str) -> Next {
+        let store = &*server.shared().store;
         match self {
             Source::Live { missed, live, lease } => {
                 if let Some(event) = missed.next().await {
@@ -184,7 +182,7 @@ impl Source {
                     None => Next::Reopen,
                 }
             }
-            Source::Log { log, next_look } => match log.next().await {
+            Source::Log { missed, next_look } => match missed.follow(store, session).await {
                 Ok(Some(event)) => Next::Event(event),
                 Ok(None) if server.shared().live.peek(session).await.is_some() => Next::Reopen,
                 Ok(None) if Instant::now() >= *next_look => {
