@@ -18,11 +18,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossterm::event::{Event, EventStream as Keys};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
+use loopwright_core::AgentEvent;
 use loopwright_core::agent::{Environment, SystemEnvironment};
-use loopwright_core::event::{Envelope, StreamEnd, Update};
+use loopwright_core::event::{Envelope, EventReader, StreamEnd, Update};
 use loopwright_core::tool::ToolUpdate;
-use loopwright_core::{AgentEvent, EventStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
@@ -182,7 +182,7 @@ impl Ui {
         mut stderr_lines: mpsc::Receiver<String>,
         mut signals: Signals,
     ) -> io::Result<u8> {
-        let mut events: Option<EventStream> = None;
+        let mut events: Option<EventReader> = None;
         let mut tick = interval(TICK_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         paint::warm_up();
@@ -251,16 +251,12 @@ impl Ui {
     fn events(
         &mut self,
         first: Option<Arc<Envelope>>,
-        events: &mut Option<EventStream>,
+        events: &mut Option<EventReader>,
         runner: &EffectRunner,
     ) -> Vec<Effect> {
         self.changed();
         let Some(first) = first else {
             let end = events.take().and_then(|events| events.end());
-            if end == Some(StreamEnd::Lagged) {
-                runner.rejoin();
-                return Vec::new(); // the reader was too slow; the run continues
-            }
             if self.state.run == Run::Opening {
                 return Vec::new(); // another session is being opened
             }
@@ -277,9 +273,8 @@ impl Ui {
             if self.undrawn_bytes >= MAX_FRAME_TEXT_BYTES {
                 break;
             }
-            let Some(next) = events.as_mut().and_then(EventStream::try_next) else {
-                break;
-            };
+            let next = events.as_mut().and_then(|events| events.try_next().now_or_never());
+            let Some(next) = next.flatten() else { break };
             effects.extend(self.state.event(&next));
             self.undrawn_bytes += text_bytes(&next.event);
         }
@@ -398,7 +393,7 @@ async fn editor_outcome(editor: &mut Option<Editor>) -> Outcome {
     }
 }
 
-async fn next_event(events: &mut Option<EventStream>) -> Option<Arc<Envelope>> {
+async fn next_event(events: &mut Option<EventReader>) -> Option<Arc<Envelope>> {
     match events {
         Some(events) => events.next().await,
         None => std::future::pending().await,

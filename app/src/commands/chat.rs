@@ -49,7 +49,8 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
     chat.remembers = settings.active.memory.unwrap_or_default();
     chat.distils = built.distils;
     chat.program = config.program.clone();
-    let mut live = Live::new(handle, events, EventView::Text(Printer::new()));
+    let view = EventView::Text(Printer::new());
+    let mut live = Live::new(handle, events, session.store.clone(), view);
     let mut entered = chat.greet(session.info.is_some()).await;
     let followed = loop {
         let followed = match entered {
@@ -83,15 +84,10 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
     if code == 0 && built.distils_at_end && !is_attached {
         distil_at_end(&live.handle).await;
     }
-    let state = chat.handle.state().await;
-    let is_unused = !chat.has_request
-        && session.info.is_none()
-        && state.is_ok_and(|now| now.messages.is_empty());
-    if session.is_stored && is_unused && !is_attached {
-        drop(chat);
-        live.close().await;
-        session.store.delete(&session.name).await?;
-    } else if session.is_stored && chat.keyboard {
+    // Closing waits for a run in progress.
+    let is_idle = live.handle.state().await.is_ok_and(|state| !state.is_running);
+    let is_kept = !is_idle || session.close(&live.handle).await;
+    if session.is_stored && is_kept && chat.keyboard {
         output::info(&format!(
             "This is session {0}: `{1} --session {0}` continues it.",
             output::quoted(&session.name),
@@ -298,10 +294,7 @@ impl Chat {
     /// Continues a run that was interrupted or has failed, or delivers queued messages.
     async fn continue_run(&mut self) -> Done {
         match self.send(InputEvent::Continue(None)).await {
-            Ok(()) => {
-                self.state = State::Running;
-                self.has_request = true;
-            }
+            Ok(()) => self.state = State::Running,
             Err(why @ InputError::NothingToContinue) => {
                 output::info(&format!("{why}."));
                 self.wait_for_request();

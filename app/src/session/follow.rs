@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use loopwright_core::agent::InputError;
-use loopwright_core::event::{Envelope, RunOutcome, StreamEnd};
-use loopwright_core::{AgentEvent, AgentHandle, EventStream};
+use loopwright_core::event::{Envelope, EventReader, RunOutcome, StreamEnd};
+use loopwright_core::{AgentEvent, AgentHandle, EventStream, SessionStore};
 
 use crate::interrupt::Interrupt;
 use crate::output::EventView;
@@ -61,7 +61,8 @@ pub(crate) trait Operator {
 /// An open session and the view of its events.
 pub(crate) struct Live {
     pub(crate) handle: AgentHandle,
-    events: EventStream,
+    events: EventReader,
+    store: Arc<dyn SessionStore>,
     view: EventView,
     /// The outcome of the last run that ended.
     outcome: Option<Arc<RunOutcome>>,
@@ -75,9 +76,15 @@ enum Next {
 }
 
 impl Live {
-    /// Creates a session that shows its events in `view`.
-    pub(crate) fn new(handle: AgentHandle, events: EventStream, view: EventView) -> Self {
-        Live { handle, events, view, outcome: None, run_ended: false }
+    /// Creates a session of this store that shows its events in `view`.
+    pub(crate) fn new(
+        handle: AgentHandle,
+        events: EventStream,
+        store: Arc<dyn SessionStore>,
+        view: EventView,
+    ) -> Self {
+        let events = EventReader::new(handle.clone(), events, store.clone());
+        Live { handle, events, store, view, outcome: None, run_ended: false }
     }
 
     /// Returns the outcome of the last run that ended.
@@ -91,8 +98,11 @@ impl Live {
     }
 
     /// Shows the events that have arrived.
-    pub(crate) fn show_arrived(&mut self, operator: &mut impl Operator) -> Result<(), FollowError> {
-        while let Some(event) = self.events.try_next() {
+    pub(crate) async fn show_arrived(
+        &mut self,
+        operator: &mut impl Operator,
+    ) -> Result<(), FollowError> {
+        while let Some(event) = self.events.try_next().await {
             self.show(&event, operator)?;
         }
         Ok(())
@@ -113,12 +123,8 @@ impl Live {
 
     /// Continues with another handle to the session.
     pub(crate) fn continue_with(&mut self, handle: AgentHandle, events: EventStream) {
-        (self.handle, self.events, self.run_ended) = (handle, events, false);
-    }
-
-    /// Releases the session, and waits until its store has closed it.
-    pub(crate) async fn close(self) {
-        self.handle.close().await;
+        self.events = EventReader::new(handle.clone(), events, self.store.clone());
+        (self.handle, self.run_ended) = (handle, false);
     }
 
     fn show(&mut self, event: &Envelope, operator: &mut impl Operator) -> Result<(), FollowError> {
@@ -173,7 +179,7 @@ pub(crate) async fn follow(
                 Next::Event(event) => live.show(&event, operator)?,
                 Next::Idle => {
                     // More runs may have started and ended in the meantime.
-                    live.show_arrived(operator)?;
+                    live.show_arrived(operator).await?;
                     live.run_ended = false;
                     operator.idle(live).await?;
                 }

@@ -199,6 +199,23 @@ impl Session {
         }))
     }
 
+    /// Closes the session after the run in progress. Deletes it if it is new and was never used.
+    /// Returns whether it remains.
+    pub(crate) async fn close(&self, handle: &AgentHandle) -> bool {
+        handle.close().await;
+        if self.info.is_some() || handle.is_attached() {
+            return true;
+        }
+        match self.store.session(&self.name).await {
+            Ok(info) if info.started == 0 && info.title.is_empty() && info.unread == 0 => {
+                let _ = self.store.delete(&self.name).await; // an empty session does no harm
+                false
+            }
+            Err(MemoryError::NoSession(_)) => false,
+            _ => true,
+        }
+    }
+
     async fn memory_if_free(&self) -> Result<Option<Arc<dyn Memory>>, StartError> {
         match self.store.open(&self.name).await {
             Err(MemoryError::InUse(_)) => Ok(None),

@@ -67,7 +67,7 @@ pub(crate) async fn run_unattended(
     let display = RunOutput { streams, ..display };
     // A separate task handles Ctrl-C even while a write to standard output blocks.
     tokio::spawn(abort_on_interrupt(interrupt, handle.clone()));
-    let mut live = Live::new(handle, events, display.view());
+    let mut live = Live::new(handle, events, session.store.clone(), display.view());
     let mut operator = Unattended { exit_code: None };
     let done = match follow(&mut live, None, &mut operator).await {
         Ok(_) if has_left_work(&mut live, session).await => return ended_early(&live, session),
@@ -203,7 +203,7 @@ mod tests {
             owner.wait_for_idle().await;
             owner.follow_up("Later.").await.unwrap();
             let (guest, events) = attach(&store, "s").await.unwrap();
-            let mut live = Live::new(guest.clone(), events, display.view());
+            let mut live = Live::new(guest.clone(), events, session.store.clone(), display.view());
             owner.close().await;
             if leaves_work {
                 assert_eq!(guest.prompt("Hello.").await, Err(InputError::Moved));

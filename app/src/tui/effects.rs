@@ -26,8 +26,6 @@ use crate::options::Options;
 
 enum Job {
     Perform(Effect),
-    /// The event stream lagged: join the session again from its current state.
-    Rejoin,
     /// The session has moved: open it again, or attach to it.
     Reopen,
     /// Distil facts from the session, if its settings say so, and reply when that is done.
@@ -62,11 +60,6 @@ impl EffectRunner {
     /// Queues an effect.
     pub(crate) fn perform(&self, effect: Effect) {
         let _ = self.jobs.send(Job::Perform(effect));
-    }
-
-    /// Joins the session again; its current state arrives as [`Msg::Opened`].
-    pub(crate) fn rejoin(&self) {
-        let _ = self.jobs.send(Job::Rejoin);
     }
 
     /// Opens the session again after it has moved, or attaches to it; its current state arrives as
@@ -107,7 +100,6 @@ async fn work(
                 | Effect::Fork(_)),
             ) => unless_closing(&mut is_closing, host.perform(effect)).await,
             Job::Perform(effect) => host.perform(effect).await,
-            Job::Rejoin => host.rejoin().await,
             Job::Reopen => unless_closing(&mut is_closing, host.reopen()).await,
             Job::Distil(reply_tx) => {
                 unless_closing(&mut is_closing, host.distil_at_end()).await;
@@ -162,12 +154,6 @@ impl Host {
                 let Some(handle) = self.handle() else {
                     return self.send_closed();
                 };
-                if matches!(
-                    input,
-                    Effect::Prompt(_) | Effect::Steer(_) | Effect::FollowUp(_) | Effect::Continue
-                ) {
-                    self.record_user_message();
-                }
                 if let Some(outcome) = send_input(handle, input, self.msgs.clone()).await {
                     self.send_outcome(outcome);
                 }

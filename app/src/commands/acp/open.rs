@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use loopwright_core::event::EventReader;
 use loopwright_core::log::{SessionInfo, SessionLog, SessionQuery};
-use loopwright_core::{AgentHandle, EventStream, SessionStore};
+use loopwright_core::{AgentHandle, SessionStore};
 use loopwright_protocols::RpcError;
 use loopwright_protocols::acp::{SessionUpdates, notice};
 use serde_json::{Value, json};
@@ -47,10 +48,8 @@ pub(super) struct Opened {
     pub(super) modes: Vec<Mode>,
     pub(super) mode: Mode,
     pub(super) handle: AgentHandle,
-    pub(super) events: EventStream,
+    pub(super) events: EventReader,
     pub(super) updates: SessionUpdates,
-    /// The sequence number of the last event that the editor has.
-    pub(super) last_seq: u64,
 }
 
 impl From<StartError> for RpcError {
@@ -78,12 +77,10 @@ impl Opener {
         let failed = |why: &dyn std::fmt::Display| RpcError::internal(format!("{why}."));
         let (entries, events) = handle.join().await.map_err(|why| failed(&why))?;
         let mut updates = SessionUpdates::new(&built.root);
-        let mut last_seq = 0;
         if session.info.is_some() {
             let mut log = self.store.read(&session.name, 0).await.map_err(|why| failed(&why))?;
             log.truncate(usize::try_from(entries).unwrap_or(usize::MAX));
             for event in SessionLog::events(session.name.clone(), &log) {
-                last_seq = event.seq;
                 for update in updates.replay(&event.event) {
                     if loads {
                         self.client.update(&session.name, update).await;
@@ -92,8 +89,8 @@ impl Opener {
             }
         }
         let modes = modes(&built.commands);
-        let opened =
-            Opened { session, built, allowed, modes, mode, handle, events, updates, last_seq };
+        let events = EventReader::new(handle.clone(), events, self.store.clone());
+        let opened = Opened { session, built, allowed, modes, mode, handle, events, updates };
         self.notices(&opened, permissions).await?;
         Ok(opened)
     }

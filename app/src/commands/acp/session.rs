@@ -7,10 +7,7 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, FutureExt};
 use loopwright_core::AgentEvent;
 use loopwright_core::agent::{AgentState, InputError};
-use loopwright_core::event::{
-    ActionResult, Decision, ExternalAction, InputEvent, Role, RunOutcome, StreamEnd,
-};
-use loopwright_core::log::SessionLog;
+use loopwright_core::event::{ActionResult, Decision, ExternalAction, InputEvent, RunOutcome};
 use loopwright_core::message::{CallId, Content, UserMessage};
 use loopwright_protocols::RpcError;
 use loopwright_protocols::acp::{Answer, notice, stop_reason};
@@ -54,14 +51,12 @@ pub(super) struct EditorSession {
     asked: HashSet<(CallId, Arc<str>)>,
     /// A slash command that runs in this process.
     command: Option<BoxFuture<'static, Result<SlashReply, String>>>,
-    has_message: bool,
 }
 
 impl EditorSession {
     pub(super) fn new(opened: Opened, client: Arc<Client>, program: Arc<Program>) -> Self {
         EditorSession {
             mode: opened.mode,
-            has_message: opened.session.info.is_some(),
             opened,
             client,
             program,
@@ -87,8 +82,7 @@ impl EditorSession {
                     None => break None,
                 },
                 event = self.opened.events.next() => match event {
-                    Some(event) => self.event(event.seq, &event.event).await,
-                    None if self.rejoin().await => {}
+                    Some(event) => self.event(&event.event).await,
                     None => {
                         let why = "Another process has taken over the session: load it again.";
                         self.end_turns(&Err(RpcError::internal(why))).await;
@@ -106,8 +100,7 @@ impl EditorSession {
         closed.map(|closed| closed.send(()));
     }
 
-    async fn event(&mut self, seq: u64, event: &AgentEvent) {
-        self.opened.last_seq = seq;
+    async fn event(&mut self, event: &AgentEvent) {
         if let AgentEvent::AgentEnd(outcome) = event {
             self.outcome = Some(outcome.clone());
             self.watch_idle(); // a run that another process started may need a decision, too
@@ -115,23 +108,6 @@ impl EditorSession {
         for update in self.opened.updates.fold(event) {
             self.client.update(&self.opened.session.name, update).await;
         }
-    }
-
-    /// Continues after the events lagged. Returns `false` if they have ended.
-    async fn rejoin(&mut self) -> bool {
-        let session = &self.opened.session;
-        if self.opened.events.end() != Some(StreamEnd::Lagged) {
-            return false;
-        }
-        let Ok((entries, events)) = self.opened.handle.join().await else { return false };
-        let Ok(mut log) = session.store.read(&session.name, 0).await else { return false };
-        log.truncate(usize::try_from(entries).unwrap_or(usize::MAX));
-        self.opened.events = events;
-        let missed = SessionLog::events_after(session.name.clone(), &log, self.opened.last_seq);
-        for event in missed {
-            self.event(event.seq, &event.event).await;
-        }
-        true
     }
 
     fn watch_idle(&mut self) {
@@ -202,7 +178,6 @@ impl EditorSession {
 
     async fn request(&mut self, message: UserMessage) {
         self.asking = None; // the request supersedes the question
-        self.has_message = true;
         let is_running = self.opened.handle.state().await.is_ok_and(|state| state.is_running);
         self.send(match is_running {
             true => InputEvent::Steer(message.into()),
@@ -238,8 +213,8 @@ impl EditorSession {
     /// Asks the user for the next pending action, or ends the turns. The session is idle.
     async fn settle(&mut self) {
         self.idle = None;
-        while let Some(event) = self.opened.events.try_next() {
-            self.event(event.seq, &event.event).await;
+        while let Some(event) = self.opened.events.try_next().await {
+            self.event(&event.event).await;
         }
         let Ok(state) = self.opened.handle.state().await else { return };
         if state.is_running || self.asking.is_some() || self.command.is_some() {
@@ -335,19 +310,13 @@ impl EditorSession {
     /// Closes the session, and deletes it if it was never used.
     async fn close(self) {
         let Opened { session, handle, .. } = self.opened;
-        let state = handle.state().await;
-        let is_attached = handle.is_attached();
-        if state.as_ref().is_ok_and(|state| state.is_running) && !is_attached {
+        let is_running = handle.state().await.is_ok_and(|state| state.is_running);
+        if is_running && !handle.is_attached() {
             let _ = handle.abort().await; // unless the run has ended
             handle.wait_for_idle().await;
         }
         drop((self.idle, self.command));
-        handle.close().await;
-        let is_empty = state
-            .is_ok_and(|state| !state.messages.iter().any(|message| message.role() == Role::User));
-        if !self.has_message && is_empty && !is_attached {
-            let _ = session.store.delete(&session.name).await; // an empty session does no harm
-        }
+        session.close(&handle).await;
     }
 }
 

@@ -104,7 +104,7 @@ impl Chat {
             Ok(_) => {}
             Err(why) => output::error(&format!("{why}.")),
         }
-        live.show_arrived(self)?;
+        live.show_arrived(self).await?;
         let is_running = matches!(self.state, State::Running);
         if is_running && !live.awaits_idle() && !self.handle.state().await?.is_running {
             self.wait_for_request();

@@ -56,8 +56,6 @@ pub(super) struct Chat {
     pub(super) stored_name: Option<Arc<str>>,
     /// Standard input is a terminal.
     pub(super) keyboard: bool,
-    /// The user has sent a request.
-    pub(super) has_request: bool,
     /// The session remembers facts.
     pub(super) remembers: bool,
     /// Facts can be distilled from the conversation.
@@ -90,7 +88,6 @@ impl Chat {
             input_ended: false,
             stored_name: session.is_stored.then(|| session.name.clone()),
             keyboard: io::stdin().is_terminal(),
-            has_request: false,
             remembers: false,
             distils: false,
             program: Arc::default(),
@@ -145,7 +142,6 @@ impl Chat {
     /// Sends a request.
     pub(super) async fn request(&mut self, text: &str) -> Done {
         self.state = State::Running;
-        self.has_request = true;
         self.send(InputEvent::UserRequest(text.into())).await?;
         Ok(())
     }

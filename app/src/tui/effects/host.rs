@@ -1,9 +1,7 @@
 //! The open session of the terminal, and everything that opening another one needs.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use loopwright_core::model::ModelInfo;
 use loopwright_core::{AgentHandle, GenericAgent, SessionStore};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -56,25 +54,12 @@ pub(super) struct Host {
 pub(super) struct Open {
     pub(super) handle: AgentHandle,
     pub(super) agent: GenericAgent,
-    pub(super) model: ModelInfo,
     pub(super) previews: Previews,
-    pub(super) root: PathBuf,
-    pub(super) distils: bool,
     pub(super) distils_at_end: bool,
     /// The context of the app's slash commands.
     pub(super) slash: SlashContext,
     /// The running slash commands of the app. Closing the session cancels them.
     pub(super) running: JoinSet<()>,
-    /// `true` if the session contains a user message.
-    pub(super) has_user_message: bool,
-}
-
-impl Open {
-    /// Returns whether the session contains a message, including ones from slash commands.
-    pub(super) async fn is_used(&self) -> bool {
-        let state = self.handle.state().await;
-        self.has_user_message || !state.is_ok_and(|now| now.messages.is_empty())
-    }
 }
 
 impl Host {
@@ -130,12 +115,6 @@ impl Host {
                  for until it is open here."
             );
             self.send_outcome(Outcome::Notice(Tone::Loud, why));
-        }
-    }
-
-    pub(super) fn record_user_message(&mut self) {
-        if let Some(open) = &mut self.open {
-            open.has_user_message = true;
         }
     }
 

@@ -4,14 +4,12 @@ mod choose;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use loopwright_core::agent::AgentState;
+use loopwright_core::AgentHandle;
+use loopwright_core::event::EventReader;
 use loopwright_core::log::SessionLog;
 use loopwright_core::message::MessageId;
-use loopwright_core::model::ModelInfo;
-use loopwright_core::{AgentHandle, EventStream};
 use loopwright_server::SessionSettings;
 use tokio::task::JoinSet;
 
@@ -75,7 +73,7 @@ impl Host {
             self.distil_at_end().await;
         }
         let (agent, previews) = (built.agent.clone(), built.previews.clone());
-        let (distils, distils_at_end) = (built.distils, built.distils_at_end);
+        let distils_at_end = built.distils_at_end;
         let stored = built.settings.clone();
         let started = start(&session, built, reopens, prefer).await;
         if self.open.is_some() && started.is_err() {
@@ -88,21 +86,8 @@ impl Host {
         self.allowed = allowed;
         let (opened, handle, events) = started.map_err(|why| with_retry_hint(&why, &name))?;
         let slash = session.slash_context(&stored, &handle);
-        let model = opened.model.clone();
-        let root = opened.root.clone();
-        let has_user_message = !opened.state.messages.is_empty();
-        self.open = Some(Open {
-            handle,
-            agent,
-            model,
-            previews,
-            root,
-            distils,
-            distils_at_end,
-            slash,
-            running: JoinSet::new(),
-            has_user_message,
-        });
+        self.open =
+            Some(Open { handle, agent, previews, distils_at_end, slash, running: JoinSet::new() });
         self.first = None;
         if !opened.is_attached {
             self.given = self.given.clone().not_stored();
@@ -125,32 +110,6 @@ impl Host {
         let session = session.clone();
         let settings = self.resolve_settings(&session, &self.given)?;
         self.try_open(Target::Same(Box::new(settings))).await
-    }
-
-    /// Joins the session again after its events lagged.
-    pub(super) async fn rejoin(&mut self) {
-        if let Err(StartError(why)) = self.try_rejoin().await {
-            self.open = None;
-            self.send_outcome(Outcome::NotOpened { why, closed: true });
-        }
-    }
-
-    async fn try_rejoin(&self) -> Result<(), StartError> {
-        let ended = |_| StartError("The session has ended: `/sessions` reopens it.".into());
-        let (Some(open), Some(session)) = (&self.open, &self.session) else {
-            return Ok(());
-        };
-        let (_, events) = open.handle.join().await.map_err(ended)?;
-        let mut state = open.handle.state().await.map_err(ended)?;
-        // Both were reported when the session was opened.
-        state.repaired = None;
-        state.interrupted_run = None;
-        let model = open.model.clone();
-        let root = open.root.clone();
-        let how = (open.distils, open.handle.is_attached(), true);
-        let opened = opened(session, state, model, root, how).await?;
-        let _ = self.msgs.send(Msg::Opened(Box::new(opened), events));
-        Ok(())
     }
 
     /// Forks the session at a message and opens the fork.
@@ -197,40 +156,28 @@ impl Host {
         }
     }
 
-    /// Closes the session. Deletes it if it has never contained a user message.
-    async fn release(&mut self) {
-        let Some(open) = self.open.take() else {
-            return;
+    /// Closes the session, and returns whether it remains: a session that was never used is
+    /// deleted.
+    async fn release(&mut self) -> bool {
+        let (Some(open), Some(session)) = (self.open.take(), &self.session) else {
+            return false;
         };
-        let has_user_message = open.is_used().await;
         let handle = open.handle.clone();
-        let is_attached = handle.is_attached();
-        drop(open);
-        handle.close().await;
-        if let Some(session) = self
-            .session
-            .as_ref()
-            .filter(|session| !has_user_message && session.is_stored && session.info.is_none())
-            .filter(|_| !is_attached)
-        {
-            let _ = session.store.delete(&session.name).await; // an empty session does no harm
-        }
+        drop(open); // which cancels its slash commands
+        session.close(&handle).await
     }
 
     /// Aborts a run of this process and closes the session. Returns its name if it can be resumed.
     pub(super) async fn shutdown(&mut self) -> Option<Arc<str>> {
-        let open = self.open.as_ref()?;
-        let has_user_message = open.is_used().await;
-        let handle = open.handle.clone();
+        let handle = self.handle()?;
         if !handle.is_attached() && handle.state().await.is_ok_and(|state| state.is_running) {
             let _ = handle.abort().await;
             handle.wait_for_idle().await;
         }
         drop(handle);
-        self.release().await;
+        let remains = self.release().await;
         let session = self.session.as_ref()?;
-        (session.is_stored && (has_user_message || session.info.is_some()))
-            .then(|| session.name.clone())
+        (session.is_stored && remains).then(|| session.name.clone())
     }
 }
 
@@ -239,24 +186,14 @@ async fn start(
     built: Built,
     same: bool,
     prefer: Prefer,
-) -> Result<(Opened, AgentHandle, EventStream), StartError> {
+) -> Result<(Opened, AgentHandle, EventReader), StartError> {
     let (handle, events) = session.start(&built, prefer).await?;
-    let state = handle
+    let events = EventReader::new(handle.clone(), events, session.store.clone());
+    let mut state = handle
         .state()
         .await
         .map_err(|why| StartError(format!("The session could not be opened: {why}.")))?;
-    let how = (built.distils, handle.is_attached(), same);
-    let opened = opened(session, state, built.model, built.root, how).await?;
-    Ok((opened, handle, events))
-}
-
-async fn opened(
-    session: &Session,
-    mut state: AgentState,
-    model: ModelInfo,
-    root: PathBuf,
-    (distils, is_attached, same): (bool, bool, bool),
-) -> Result<Opened, StartError> {
+    let is_attached = handle.is_attached();
     if is_attached {
         // The log has no other settings of the owner's agent.
         let settings = SessionSettings::from_stored(state.settings.as_deref());
@@ -265,7 +202,10 @@ async fn opened(
     let known = find(&*session.store, &session.name).await?;
     let (usage, cost) = known.map(|info| (info.usage, info.cost)).unwrap_or_default();
     let is_persistent = session.is_stored;
-    Ok(Opened { state, model, is_persistent, root, usage, cost, distils, same, is_attached })
+    let Built { model, root, distils, .. } = built;
+    let opened =
+        Opened { state, model, is_persistent, root, usage, cost, distils, same, is_attached };
+    Ok((opened, handle, events))
 }
 
 /// Adds how to set an address, since the interface has no command for it.

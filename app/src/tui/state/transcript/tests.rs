@@ -197,8 +197,7 @@ async fn calls_show_their_phase() {
     assert_eq!((words(&all)[2].as_str(), all.running()), ("write: Done write done", None));
 }
 
-/// After the event stream lagged and was joined again, streamed blocks are sent from their
-/// beginning.
+/// After the session was joined again, streamed blocks are sent from their beginning.
 #[test]
 fn streamed_blocks_are_replaced_after_rejoining() {
     let text = |delta: &str| update(Update::Text { block: 0, delta: delta.into() });
