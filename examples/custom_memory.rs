@@ -12,10 +12,9 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright::agent::{Environment, SystemEnvironment};
 use loopwright::log::{LogEntry, MemoryError, SessionInfo, sub_agents};
 use loopwright::memory::conformance;
-use loopwright::{Memory, SessionStore};
+use loopwright::{Environment, Memory, SessionStore, SystemEnvironment};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncTypedCommands, Client, Cmd, FromRedisValue, cmd};
 

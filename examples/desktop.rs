@@ -11,9 +11,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use loopwright::event::{
-    ActionResult, Decision, Envelope, ExternalAction, InputEvent, RunStatus, Update,
-};
+use loopwright::event::{ActionResult, Decision, Envelope, ExternalAction, InputEvent, RunStatus};
+use loopwright::model::Update;
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel, TestTool};
 use loopwright::tool::Effect;

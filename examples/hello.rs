@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::io::Write;
 
-use loopwright::event::Update;
+use loopwright::model::Update;
 use loopwright::patterns::GenericPattern;
 use loopwright::providers::Offline;
 use loopwright::{AgentEvent, GenericAgent};

@@ -8,7 +8,7 @@
 use std::error::Error;
 
 use loopwright::GenericAgent;
-use loopwright::agent::Limits;
+use loopwright::limits::Limits;
 use loopwright::message::Usage;
 use loopwright::model::{ModelInfo, Prices};
 use loopwright::patterns::PiPattern;

@@ -6,11 +6,10 @@
 
 use std::error::Error;
 
-use loopwright::agent::Principal;
 use loopwright::memory::long_term::{LongTerm, Scope};
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext};
+use loopwright::{GenericAgent, Principal, RunContext};
 use serde_json::json;
 
 /// Runs one session of a user. Returns the last request that the model got.

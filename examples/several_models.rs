@@ -9,8 +9,8 @@ use std::error::Error;
 
 use loopwright::GenericAgent;
 use loopwright::model::ModelInfo;
-use loopwright::pattern::Profile;
 use loopwright::patterns::{PiPattern, Route};
+use loopwright::session::Profile;
 use loopwright::testing::{Script, ScriptedModel};
 
 #[tokio::main]

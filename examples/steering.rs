@@ -9,7 +9,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use loopwright::event::{InputEvent, Prompt, Update, Urgency};
+use loopwright::event::{InputEvent, Prompt, Urgency};
+use loopwright::model::Update;
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel, TestTool};
 use loopwright::{AgentEvent, GenericAgent};

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::io::{Write, stdout};
 
-use loopwright::event::Update;
+use loopwright::model::Update;
 use loopwright::patterns::PiPattern;
 use loopwright::providers::Offline;
 use loopwright::{AgentEvent, GenericAgent, tool};

@@ -8,16 +8,7 @@ pub(crate) mod run;
 pub(crate) mod task;
 mod variant;
 
-pub use crate::environment::{Environment, SystemEnvironment};
 pub use crate::error::{AgentError, InputError};
-pub use crate::extensions::Extensions;
-pub use crate::limits::{Budget, Limit, LimitReached, Limits, Spent};
-pub use crate::principal::Principal;
-pub use crate::session::config::WhileAwaiting;
-pub use crate::session::handle::AgentHandle;
-pub use crate::session::shared_budget::{BudgetPermit, SharedBudget};
-pub use crate::session::state::AgentState;
-pub use crate::trace_context::TraceContext;
 pub use attached::attach;
 pub use builder::AgentBuilder;
 pub use prompt::PromptError;
@@ -31,18 +22,23 @@ use tokio::sync::mpsc;
 
 use crate::agent::task::Task;
 use crate::error::{MemoryError, ToolError};
-use crate::log::action::ExternalAction;
-use crate::log::event::Parent;
+use crate::event::Parent;
+use crate::event::action::ExternalAction;
+use crate::event::hub::{EventStream, Hub, Scope, Subscriber};
+use crate::extensions::Extensions;
+use crate::limits::Budget;
 use crate::log::in_memory_store::InMemoryStore;
 use crate::log::memory::{InMemory, Memory};
 use crate::log::store::SessionStore;
 use crate::model::ModelInfo;
 use crate::pattern::BehaviorPattern;
+use crate::principal::Principal;
 use crate::session::Session;
 use crate::session::config::Config;
-use crate::session::hub::{EventStream, Hub, Scope, Subscriber};
+use crate::session::handle::AgentHandle;
 #[cfg(feature = "testing")]
 use crate::session::parts::Parts;
+use crate::session::shared_budget::SharedBudget;
 use crate::session::tree::Tree;
 use crate::tool::{NeedsApproval, ToolSpec};
 
@@ -55,11 +51,12 @@ pub struct GenericAgent {
 }
 
 impl GenericAgent {
-    /// Returns the same agent with this budget for each run, besides its own [`Limits`]: of the
-    /// two, the smaller bound applies. For hosts that run other people's agents.
+    /// Returns the same agent with this budget for each run, besides its own
+    /// [`Limits`](crate::limits::Limits): of the two, the smaller bound applies. For hosts that run
+    /// other people's agents.
     ///
     /// ```
-    /// use loopwright_core::agent::{Budget, Limit};
+    /// use loopwright_core::limits::{Budget, Limit};
     /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
     /// # use loopwright_core::testing::{Script, ScriptedModel};
     /// # struct Once;
@@ -153,7 +150,8 @@ impl GenericAgent {
     /// [`GenericAgent::session`] are shorter.
     ///
     /// The session's log is read once, here. Queued requests in it start at once. A run that a
-    /// crash interrupted is reported by [`AgentState::interrupted_run`], and
+    /// crash interrupted is reported by [`AgentHandle::state`] as
+    /// [`interrupted_run`](crate::session::AgentState::interrupted_run), and
     /// [`AgentHandle::continue_run`] resumes it.
     ///
     /// The session ends when the last handle is dropped and the run in progress has ended.
@@ -262,9 +260,8 @@ impl GenericAgent {
 /// Options for opening a session: its id, memory, settings and values.
 ///
 /// ```
-/// use loopwright_core::RunContext;
-/// use loopwright_core::agent::Principal;
 /// use loopwright_core::log::InMemoryStore;
+/// use loopwright_core::{Principal, RunContext};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -363,8 +360,8 @@ impl RunContext {
 
     /// Sets what the host needs to open the session again, such as the model and the directory. The
     /// settings must not contain keys. They are logged if they differ from the logged ones, and are
-    /// part of [`SessionInfo`](crate::log::SessionInfo) and [`AgentState`]. `null` removes the
-    /// logged ones.
+    /// part of [`SessionInfo`](crate::log::SessionInfo) and
+    /// [`AgentState`](crate::session::AgentState). `null` removes the logged ones.
     pub fn settings(mut self, settings: impl Into<Value>) -> Self {
         self.settings = Some(Arc::new(settings.into()));
         self

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// token vault. They are never logged and never sent to a model. Cheap to clone.
 ///
 /// ```
-/// use loopwright_core::agent::Extensions;
+/// use loopwright_core::Extensions;
 ///
 /// struct UserId(u64);
 ///

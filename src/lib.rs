@@ -78,17 +78,19 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod agent;
+pub mod compaction;
 mod encoded;
 mod environment;
 pub mod error;
+pub mod event;
 #[doc(hidden)] // for the other crates of the workspace
 pub mod excerpt;
 mod extensions;
 #[doc(hidden)] // for the other crates of the workspace
 pub mod hex;
-mod ids;
+pub mod hooks;
 pub mod json;
-mod limits;
+pub mod limits;
 pub mod log;
 pub mod message;
 pub mod model;
@@ -96,52 +98,30 @@ pub mod net;
 pub mod pattern;
 mod principal;
 pub mod retrieval;
-mod session;
+pub mod session;
 mod step_end;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tool;
 mod trace_context;
 
-/// The inputs and the events of a session.
-pub mod event {
-    pub use crate::log::action::ExternalAction;
-    pub use crate::log::event::{AgentEvent, Envelope, Parent, QueuedText, Role};
-    pub use crate::log::input::{
-        AbortRequest, ActionResult, Decision, InputEvent, Prompt, Provided, QueueKind, QueueMode,
-        Urgency,
-    };
-    pub use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
-    pub use crate::model::{RetryNotice, Update};
-    pub use crate::session::event_reader::EventReader;
-    pub use crate::session::hub::{EventStream, StreamEnd};
-    pub use crate::tool::{ActionTerms, DecisionKind, DefaultDecision};
-}
+// Names of the files beside this one.
+pub use environment::{Environment, SystemEnvironment};
+pub use extensions::Extensions;
+pub use principal::Principal;
+pub use step_end::StepEnd;
+pub use trace_context::TraceContext;
 
-/// Hooks, which observe and change single steps of a run.
-pub mod hooks {
-    pub use crate::session::hooks::{
-        BeforeEnd, BeforeToolCall, Conversation, FnAroundToolCall, FnBeforeToolCall,
-        FnConvertToLlm, FnHandleBeforeEnd, FnHandleStepTextPart, FnOffersTool, FnTransformContext,
-        HookContext, Hooks, Next, RequestInfo, TextAction, TextPart, ToolCallInfo,
-    };
-}
-
-/// The extension point that keeps conversations inside the model's context window.
-pub mod compaction {
-    pub use crate::log::compaction::{
-        Compaction, CompactionCause, CompactionContext, CompactionPlan, CompactionPolicy,
-        Replacement, SummaryRequest,
-    };
-}
-
-pub use agent::{AgentBuilder, AgentHandle, GenericAgent, RunContext};
+// The most common names, which their modules have too.
+pub use agent::{AgentBuilder, GenericAgent, RunContext};
+pub use error::{StepError, ToolError};
 pub use event::{AgentEvent, EventStream};
 pub use log::{Memory, SessionStore};
 pub use message::Message;
 pub use model::ChatModel;
-pub use pattern::{AgentContext, Ask, BehaviorPattern, Reply, StepContext, StepEnd, StepError};
-pub use tool::{Tool, ToolContext, ToolError, ToolOutput, Tools, tool_fn, tool_with};
+pub use pattern::{AgentContext, BehaviorPattern, StepContext};
+pub use session::{AgentHandle, Ask, Reply};
+pub use tool::{Tool, ToolContext, ToolOutput, Tools, tool_fn, tool_with};
 
 // Foreign items that appear in public signatures.
 pub use async_trait::async_trait;

@@ -172,7 +172,7 @@ impl Limits {
 /// is unlimited.
 ///
 /// ```
-/// use loopwright_core::agent::Budget;
+/// use loopwright_core::limits::Budget;
 ///
 /// let budget = Budget::default().turns(500).cost(20.0);
 /// assert_eq!((budget.turns, budget.tokens), (Some(500), None));
@@ -336,7 +336,7 @@ pub enum Limit {
     ShareCost,
     /// The sub-agent's share of the time.
     ShareTime,
-    /// The [budget](crate::agent::SharedBudget) that the session shares with others.
+    /// The [budget](crate::session::SharedBudget) that the session shares with others.
     Shared,
 }
 
@@ -371,7 +371,7 @@ pub struct LimitReached {
 }
 
 impl LimitReached {
-    /// Builds the error for a [`SharedBudget`](crate::agent::SharedBudget) that is used up. The
+    /// Builds the error for a [`SharedBudget`](crate::session::SharedBudget) that is used up. The
     /// text is the whole sentence, without a full stop.
     pub fn shared(why: impl Into<Arc<str>>) -> Self {
         LimitReached { limit: Limit::Shared, details: why.into() }

@@ -3,24 +3,17 @@
 //! A session is an append-only log of [`LogEntry`] values. [`Memory`] stores one session's log, and
 //! [`SessionStore`] the logs of many. [`SessionLog`] reads a log without opening the session.
 
-pub(crate) mod action;
 pub(crate) mod audit;
 pub(crate) mod calls;
 pub(crate) mod check;
-pub(crate) mod compaction;
-pub(crate) mod conversation;
 pub(crate) mod cursor;
 pub(crate) mod due;
 pub(crate) mod entry;
-pub(crate) mod event;
 pub(crate) mod fold;
 pub(crate) mod follower;
 pub(crate) mod in_memory_store;
-pub(crate) mod input;
 pub(crate) mod mailbox;
 pub(crate) mod memory;
-pub(crate) mod outcome;
-pub(crate) mod owner_note;
 pub(crate) mod owners;
 pub(crate) mod pending;
 pub(crate) mod posting;
@@ -45,7 +38,6 @@ pub use follower::Follower;
 pub use in_memory_store::InMemoryStore;
 pub use mailbox::{InputReceipt, Mailbox, PostedInput};
 pub use memory::{InMemory, Memory};
-pub use owner_note::{Held, OwnerNote};
 pub use owners::PROBATION;
 pub use pending::{PendingAction, PendingCursor, PendingPage, PendingQuery};
 pub use posting::post_and_wait;

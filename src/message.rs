@@ -4,6 +4,7 @@
 //! copied.
 
 mod content;
+mod ids;
 mod tool;
 mod usage;
 
@@ -17,8 +18,8 @@ use serde_json::Value;
 use crate::encoded::Encoded;
 use content::join_text;
 
-pub use crate::ids::{CallId, InputId, MessageId, RunId, new_input_id};
 pub use content::Content;
+pub use ids::{CallId, InputId, MessageId, RunId, new_input_id};
 pub use tool::{ResultStatus, ToolCall, ToolResult};
 pub use usage::Usage;
 

@@ -4,13 +4,6 @@ pub(crate) mod context;
 mod role;
 pub(crate) mod step;
 
-pub use crate::error::StepError;
-pub use crate::session::ask::{Ask, Profile};
-pub use crate::session::batch_outcome::BatchOutcome;
-pub use crate::session::pattern_calls::{Asked, Call};
-pub use crate::session::reply::Reply;
-pub use crate::step_end::StepEnd;
-pub use crate::tool::question::{AnswerForm, Question};
 pub use context::AgentContext;
 pub use step::StepContext;
 
@@ -19,8 +12,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 
+use crate::error::StepError;
 use crate::message::ToolResult;
-use crate::session::reply::without_fence;
+use crate::session::reply::{Reply, without_fence};
+use crate::step_end::StepEnd;
 use crate::tool::Tool;
 
 /// The loop between the user, the model and the tools.

@@ -22,8 +22,7 @@ use crate::extensions::Extensions;
 /// be read or written.
 ///
 /// ```
-/// use loopwright_core::RunContext;
-/// use loopwright_core::agent::Principal;
+/// use loopwright_core::{Principal, RunContext};
 ///
 /// let ann = Principal::new("ann");
 /// assert_eq!(ann.to_string(), "ann");

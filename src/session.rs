@@ -1,15 +1,15 @@
-//! A live session: its parts, and the handling of commands during each await.
+//! A live session: the handle to it, its state, and the requests and calls of its patterns.
 //!
 //! One task owns the session and lends it to the pattern as a `StepContext`. No locks: the owner of
 //! `&mut Session` is the single writer. Each part owns its state:
 //!
-//! - [`Journal`]: the log.
-//! - [`Intake`]: the received inputs.
-//! - [`Executor`]: the running tools.
-//! - [`Children`]: the working sub-agents.
-//! - [`StreamingReply`]: the reply in progress.
-//! - [`InFlight`]: the usage of requests in progress.
-//! - [`CompactionState`]: the state of compactions.
+//! - `Journal`: the log.
+//! - `Intake`: the received inputs.
+//! - `Executor`: the running tools.
+//! - `Children`: the working sub-agents.
+//! - `StreamingReply`: the reply in progress.
+//! - `InFlight`: the usage of requests in progress.
+//! - `CompactionState`: the state of compactions.
 
 pub(crate) mod ask;
 pub(crate) mod ask_all;
@@ -35,8 +35,6 @@ pub(crate) mod event_reader;
 pub(crate) mod executor;
 pub(crate) mod handle;
 pub(crate) mod hold;
-pub(crate) mod hooks;
-pub(crate) mod hub;
 pub(crate) mod in_flight;
 pub(crate) mod inbox;
 pub(crate) mod intake;
@@ -60,6 +58,16 @@ pub(crate) mod tool_requests;
 pub(crate) mod tree;
 pub(crate) mod write_behind;
 
+pub use self::ask::{Ask, Profile};
+pub use self::batch_outcome::BatchOutcome;
+pub use self::config::WhileAwaiting;
+pub use self::event_reader::EventReader;
+pub use self::handle::AgentHandle;
+pub use self::pattern_calls::{Asked, Call};
+pub use self::reply::Reply;
+pub use self::shared_budget::{BudgetPermit, SharedBudget};
+pub use self::state::AgentState;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,14 +79,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Failure, InputError, MemoryError, StepError};
+use crate::event::hub::Hub;
+use crate::event::input::{InputEvent, QueueKind, Urgency};
+use crate::event::outcome::RunCause;
+use crate::event::owner_note::OwnerNote;
+use crate::event::{AgentEvent, Role};
 use crate::extensions::Extensions;
+use crate::hooks::HookContext;
 use crate::log::entry::LogEntry;
-use crate::log::event::{AgentEvent, Role};
 use crate::log::fold::Tail;
-use crate::log::input::{InputEvent, QueueKind, Urgency};
 use crate::log::memory::Memory;
-use crate::log::outcome::RunCause;
-use crate::log::owner_note::OwnerNote;
 use crate::log::queue::QueuedMessage;
 use crate::message::{InputId, Message, MessageKind};
 use crate::model::Update;
@@ -86,16 +96,14 @@ use crate::principal::Principal;
 use crate::session::children::Children;
 use crate::session::command::{Ack, Command, Receipt};
 use crate::session::compaction_state::CompactionState;
-use crate::session::config::{Config, WhileAwaiting};
+use crate::session::config::Config;
 use crate::session::executor::Executor;
-use crate::session::hooks::HookContext;
-use crate::session::hub::Hub;
 use crate::session::in_flight::InFlight;
 use crate::session::intake::{Accepted, Intake};
 use crate::session::journal::Journal;
 use crate::session::reply::StreamingReply;
 use crate::session::snapshot::snapshot;
-use crate::session::state::{AgentState, Examined};
+use crate::session::state::Examined;
 use crate::session::tree::Tree;
 use crate::trace_context::TraceContext;
 

@@ -41,7 +41,6 @@ mod scripted_model;
 mod test_tool;
 mod trace;
 
-pub use crate::log::{check_log, replay_messages};
 pub use cassette::{Cassette, CassetteError, CassetteErrorKind};
 pub use check::{check_events, check_request, check_transcript};
 pub use crash::{

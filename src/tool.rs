@@ -13,7 +13,7 @@ pub(crate) mod schema;
 pub(crate) mod spec;
 pub(crate) mod toolbox;
 
-pub use crate::error::{ActionRequest, ToolError, ToolboxError};
+pub use crate::error::{ActionRequest, ToolboxError};
 pub use action_options::{ActionOptions, ActionTerms, DecisionKind, DefaultDecision};
 pub use ask_user::AskUser;
 pub use context::{ApprovalRecord, Progress, Resolution, ToolContext, ToolUpdate};
@@ -21,6 +21,7 @@ pub(crate) use context::{Outcome, Report};
 pub use function::{FnTool, tool_fn, tool_with};
 pub use list::ToolList;
 pub use output::ToolOutput;
+pub use question::{AnswerForm, Question};
 pub use spec::{Approval, ApprovalPredicate, Effect, NeedsApproval, ToolSpec};
 pub use toolbox::Toolbox;
 
@@ -30,6 +31,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::Value;
+
+use crate::error::ToolError;
 
 /// A tool that a model can call.
 ///

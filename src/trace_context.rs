@@ -25,7 +25,7 @@ const MAX_STATE_BYTES: usize = 512;
 /// no context, none is derived and nothing is sent.
 ///
 /// ```
-/// use loopwright_core::agent::TraceContext;
+/// use loopwright_core::TraceContext;
 ///
 /// let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 /// let context = TraceContext::parse(header, None).unwrap();

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use loopwright_core::event::AgentEvent;
 use loopwright_core::testing::{Gate, Script, ScriptedModel, TestTool};
-use loopwright_core::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
-use loopwright_core::{AgentHandle, EventStream, GenericAgent, RunContext};
+use loopwright_core::tool::{Tool, ToolContext, ToolOutput, ToolSpec};
+use loopwright_core::{AgentHandle, EventStream, GenericAgent, RunContext, ToolError};
 use loopwright_patterns::PiPattern;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Answers to questions, as users type them.
 
-use loopwright_core::pattern::{AnswerForm, Question};
+use loopwright_core::tool::{AnswerForm, Question};
 use serde_json::Value;
 
 /// Parses the answer that a user typed. Spaces around it are removed, except around a secret.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use loopwright_core::agent::Principal;
+use loopwright_core::Principal;
 use loopwright_memory::long_term::{Fact, LongTerm, LongTermError, Scope};
 use tokio::task::spawn_blocking;
 

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use loopwright_core::event::{ActionTerms, DefaultDecision, ExternalAction};
+use loopwright_core::event::ExternalAction;
+use loopwright_core::tool::{ActionTerms, DefaultDecision};
 
 /// Returns one line each for the description, the deciders, the deadline and the approvals so far.
 /// `now` is in milliseconds since 1970.

@@ -19,10 +19,10 @@ use std::time::Duration;
 
 use crossterm::event::{Event, EventStream as Keys};
 use futures::{FutureExt, StreamExt};
-use loopwright_core::AgentEvent;
-use loopwright_core::agent::{Environment, SystemEnvironment};
-use loopwright_core::event::{Envelope, EventReader, StreamEnd, Update};
+use loopwright_core::event::{Envelope, EventReader, StreamEnd};
+use loopwright_core::model::Update;
 use loopwright_core::tool::ToolUpdate;
+use loopwright_core::{AgentEvent, Environment, SystemEnvironment};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 

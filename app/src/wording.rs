@@ -1,8 +1,9 @@
 //! Phrases that the line chat, lists and the terminal interface share.
 
-use loopwright_core::agent::Limit;
 use loopwright_core::compaction::Compaction;
-use loopwright_core::event::{ExternalAction, RetryNotice, RunOutcome, RunStatus};
+use loopwright_core::event::{ExternalAction, RunOutcome, RunStatus};
+use loopwright_core::limits::Limit;
+use loopwright_core::model::RetryNotice;
 
 /// Returns the text with a full stop, unless it ends with a punctuation mark.
 pub(crate) fn ended(text: &str) -> String {

@@ -36,7 +36,7 @@ pub(crate) fn replies(count: usize) -> Vec<LogEntry> {
 pub(crate) fn turns(count: usize) -> Vec<LogEntry> {
     let entries: Vec<LogEntry> = (0..count as u64 / 10).flat_map(turn).collect();
     assert_eq!(entries.len(), count);
-    loopwright_core::testing::check_log(&entries[..1_000]).unwrap();
+    loopwright_core::log::check_log(&entries[..1_000]).unwrap();
     entries
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
 use futures::{StreamExt, stream};
-use loopwright_core::agent::Limits;
+use loopwright_core::limits::Limits;
 use loopwright_core::message::{StopReason, Usage};
 use loopwright_core::model::{BlockKind, BoxStream, ChatRequest, ModelEvent, ModelInfo};
 use loopwright_core::tool::{Effect, ToolContext};

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use loopwright_core::agent::Limits;
-use loopwright_core::event::{InputEvent, Role, RunStatus, Update};
+use loopwright_core::event::{InputEvent, Role, RunStatus};
+use loopwright_core::limits::Limits;
+use loopwright_core::model::Update;
 use loopwright_core::tool::Effect;
 use loopwright_core::{AgentEvent, GenericAgent, ToolError, tool_fn};
 use loopwright_patterns::PiPattern;

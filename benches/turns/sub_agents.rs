@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use loopwright_core::agent::Limits;
 use loopwright_core::event::InputEvent;
+use loopwright_core::limits::Limits;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::{AgentEvent, GenericAgent};
 use loopwright_patterns::PiPattern;

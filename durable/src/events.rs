@@ -25,7 +25,7 @@ const OWNER_INTERVAL: Duration = Duration::from_millis(500);
 /// that has an address. Otherwise they come from the log, without deltas and progress. When the
 /// session moves to another worker, the events continue there without a gap. A reply that was
 /// streaming then either ends with
-/// [`Update::Withdrawn`](loopwright_core::event::Update::Withdrawn), or starts over with
+/// [`Update::Withdrawn`](loopwright_core::model::Update::Withdrawn), or starts over with
 /// [`AgentEvent::MessageStart`](loopwright_core::event::AgentEvent::MessageStart).
 pub struct ClusterEvents {
     worker: Arc<Worker>,

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use loopwright_core::log::{LogEntry, Mailbox, MemoryError, OwnerNote, Snapshots};
+use loopwright_core::event::OwnerNote;
+use loopwright_core::log::{LogEntry, Mailbox, MemoryError, Snapshots};
 use loopwright_core::message::Message;
 use loopwright_core::{Memory, SessionStore};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

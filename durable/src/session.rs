@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::{
     ActionResult, Decision, ExternalAction, InputEvent, Prompt, Provided,
 };
 use loopwright_core::log::{MemoryError, PostedInput, Schedule, SessionInfo, post_and_wait};
 use loopwright_core::message::{InputId, new_input_id};
 use loopwright_core::serde_json::Value;
+use loopwright_core::{Environment, SystemEnvironment};
 
 use crate::cron::Cron;
 use crate::error::ClusterError;

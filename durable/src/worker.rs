@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopwright_core::SessionStore;
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::log::{DueSession, MemoryError, SessionQuery};
+use loopwright_core::{Environment, SessionStore, SystemEnvironment};
 
 use crate::driver::{Drive, Driver};
 use crate::error::ClusterError;

@@ -7,8 +7,8 @@ use std::error::Error;
 
 use loopwright::event::{Decision, Provided, RunStatus};
 use loopwright::log::InMemoryStore;
-use loopwright::pattern::Profile;
 use loopwright::patterns::{Clarify, PiPattern};
+use loopwright::session::Profile;
 use loopwright::testing::{Script, ScriptedModel};
 use loopwright::{AgentHandle, GenericAgent};
 

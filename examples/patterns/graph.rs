@@ -8,9 +8,9 @@ use std::error::Error;
 
 use loopwright::event::{Decision, Provided};
 use loopwright::message::UserMessage;
-use loopwright::pattern::Question;
 use loopwright::patterns::{Graph, Next, PiPattern};
 use loopwright::testing::{Script, ScriptedModel, TestTool};
+use loopwright::tool::Question;
 use loopwright::{Ask, GenericAgent, StepError};
 
 /// Returns a graph that asks and calls tools in a cycle. The state is `true` if the results ask for

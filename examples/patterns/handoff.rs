@@ -6,8 +6,8 @@
 use std::error::Error;
 
 use loopwright::GenericAgent;
-use loopwright::pattern::Profile;
 use loopwright::patterns::{Handoff, PiPattern};
+use loopwright::session::Profile;
 use loopwright::testing::{Script, ScriptedModel};
 use serde_json::json;
 

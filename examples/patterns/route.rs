@@ -6,8 +6,8 @@
 use std::error::Error;
 
 use loopwright::GenericAgent;
-use loopwright::pattern::Profile;
 use loopwright::patterns::{PiPattern, Route};
+use loopwright::session::Profile;
 use loopwright::testing::{Script, ScriptedModel};
 
 pub(crate) async fn run() -> Result<(), Box<dyn Error>> {

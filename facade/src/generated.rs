@@ -8,9 +8,8 @@ use std::fmt::Display;
 use std::future::Future;
 use std::marker::PhantomData;
 
-use loopwright_core::agent::Extensions;
 use loopwright_core::serde_json::{self, Value};
-use loopwright_core::{ToolError, ToolOutput};
+use loopwright_core::{Extensions, ToolError, ToolOutput};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

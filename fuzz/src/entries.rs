@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use loopwright_core::Message;
-use loopwright_core::agent::{Budget, Limit as BudgetName, Principal, TraceContext};
 use loopwright_core::compaction::CompactionCause;
 use loopwright_core::error::{ActionRequest, ModelErrorKind};
 use loopwright_core::event::{
     Decision, ExternalAction, Parent, Provided, QueueKind, RunCause, RunStatus, Urgency,
 };
+use loopwright_core::limits::{Budget, Limit as BudgetName};
 use loopwright_core::log::{Estimate, LogEntry, Reservation, StateScope, Used};
 use loopwright_core::message::{
     AssistantMessage, Content, ContentPart, CustomMessage, MessageId, MessageKind, ResultStatus,
@@ -16,6 +15,7 @@ use loopwright_core::message::{
 };
 use loopwright_core::model::OutputSchema;
 use loopwright_core::tool::ToolOutput;
+use loopwright_core::{Message, Principal, TraceContext};
 use serde_json::{Value, json};
 
 /// The maximum number of entries in one log, so that a check takes milliseconds.

@@ -2,10 +2,11 @@
 
 use std::fmt::Debug;
 
-use loopwright_core::event::{AgentEvent, Envelope, Update};
+use loopwright_core::event::{AgentEvent, Envelope};
 use loopwright_core::log::{
     Follower, LogEntry, SessionInfo, SessionLog, check_log, replay_messages,
 };
+use loopwright_core::model::Update;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

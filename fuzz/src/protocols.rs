@@ -4,11 +4,10 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use loopwright_core::agent::TraceContext;
+use loopwright_core::TraceContext;
 use loopwright_core::event::{Envelope, ExternalAction};
 use loopwright_core::log::SessionLog;
-use loopwright_core::pattern::Question;
-use loopwright_core::tool::ActionRequest;
+use loopwright_core::tool::{ActionRequest, Question};
 use loopwright_mcp::server::{AgentCall, RequestState, decode_elicit_result};
 use loopwright_mcp::{ServerConfig, elicited_question, sampling_request, tool_output, tool_spec};
 use loopwright_protocols::a2a_client::{RemoteAction, RemoteAnswer, RemoteCard};

@@ -3,8 +3,7 @@
 
 use std::thread;
 
-use loopwright_core::pattern::Question;
-use loopwright_core::tool::AskUser;
+use loopwright_core::tool::{AskUser, Question};
 use loopwright_core::{Tool, ToolContext, ToolError};
 use serde_json::{Map, Value, json};
 

@@ -4,9 +4,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::error::Failure;
 use loopwright_core::log::MemoryError;
+use loopwright_core::{Environment, SystemEnvironment};
 use tokio::task::spawn_blocking;
 
 use crate::private;

@@ -23,14 +23,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use async_trait::async_trait;
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::error::Failure;
 use loopwright_core::log::{
     AuditPage, AuditQuery, InputReceipt, LogEntry, Mailbox, MemoryError, PendingPage, PendingQuery,
     PostedInput, SearchHit, SessionInfo, SessionLog, SessionPage, SessionQuery,
 };
 use loopwright_core::message::InputId;
-use loopwright_core::{Memory, SessionStore};
+use loopwright_core::{Environment, Memory, SessionStore, SystemEnvironment};
 use rusqlite::Connection;
 use tokio::sync::{Notify, oneshot};
 

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use loopwright_core::agent::{AgentState, TraceContext};
-use loopwright_core::event::{AgentEvent, Envelope, Parent, Role, RunCause, RunOutcome, Update};
+use loopwright_core::TraceContext;
+use loopwright_core::event::{AgentEvent, Envelope, Parent, Role, RunCause, RunOutcome};
 use loopwright_core::message::{AssistantMessage, CallId, ToolCall};
+use loopwright_core::model::Update;
+use loopwright_core::session::AgentState;
 use opentelemetry::InstrumentationScope;
 
 use crate::conventions::{Conventions, Model};

@@ -43,7 +43,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`TraceContext`]: loopwright_core::agent::TraceContext
+//! [`TraceContext`]: loopwright_core::TraceContext
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use loopwright_core::Message;
-use loopwright_core::agent::TraceContext;
 use loopwright_core::event::{Envelope, RunOutcome, RunStatus};
 use loopwright_core::message::{AssistantMessage, CallId, MessageId, ResultStatus, StopReason};
 use loopwright_core::model::RetryNotice;
+use loopwright_core::{Message, TraceContext};
 use opentelemetry::InstrumentationScope;
 use opentelemetry::KeyValue;
 use serde_json::Value;

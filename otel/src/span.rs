@@ -4,11 +4,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use loopwright_core::Message;
-use loopwright_core::agent::TraceContext;
 use loopwright_core::event::{RunOutcome, RunStatus};
 use loopwright_core::message::{AssistantMessage, CallId, MessageId, StopReason, Usage};
 use loopwright_core::model::RetryNotice;
+use loopwright_core::{Message, TraceContext};
 use opentelemetry::trace::{
     Event, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
 };

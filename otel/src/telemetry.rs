@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright_core::EventStream;
-use loopwright_core::agent::{AgentState, Environment, SystemEnvironment, TraceContext};
 use loopwright_core::event::Envelope;
+use loopwright_core::session::AgentState;
+use loopwright_core::{Environment, EventStream, SystemEnvironment, TraceContext};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use loopwright_core::message::UserMessage;
-use loopwright_core::pattern::{Profile, Question};
+use loopwright_core::session::Profile;
+use loopwright_core::tool::Question;
 use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

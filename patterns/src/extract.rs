@@ -21,7 +21,7 @@ use crate::done::is_done;
 /// ```
 ///
 /// A reply that does not fit is sent back with its mistakes, up to
-/// [`Limits::output_retries`](loopwright_core::agent::Limits::output_retries) times. The
+/// [`Limits::output_retries`](loopwright_core::limits::Limits::output_retries) times. The
 /// conversation gets only the value. A message that the user sends in the meantime is answered with
 /// another value.
 ///

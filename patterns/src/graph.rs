@@ -35,7 +35,7 @@ use position::{KEY, Position};
 ///   continues with its current node, from that node's beginning. This includes a question, which
 ///   ends the run until it is answered.
 /// - **Paid work and side effects of a node need a key** ([`Ask::key`](loopwright_core::Ask::key),
-///   [`Call::key`](loopwright_core::pattern::Call::key)) that differs from visit to visit, such as
+///   [`Call::key`](loopwright_core::session::Call::key)) that differs from visit to visit, such as
 ///   `format!("draft-{}", state.round)`: a key finds the record under it.
 /// - A node returns the message that it adds to the conversation. So the message is added once,
 ///   even if the process crashes.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use loopwright_core::message::{Message, ToolResult};
-use loopwright_core::pattern::Profile;
+use loopwright_core::session::Profile;
 use loopwright_core::tool::Effect;
 use loopwright_core::{
     BehaviorPattern, StepContext, StepEnd, StepError, Tool, ToolContext, ToolError, tool_with,
@@ -37,7 +37,7 @@ const HAND_OVER: &str = "hand_over";
 /// ([`AgentBuilder::child`](loopwright_core::AgentBuilder::child)).
 ///
 /// ```
-/// use loopwright_core::pattern::Profile;
+/// use loopwright_core::session::Profile;
 /// use loopwright_core::testing::{Script, ScriptedModel};
 /// use loopwright_core::{GenericAgent, RunContext};
 /// use loopwright_patterns::{Handoff, PiPattern};

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use loopwright_core::message::UserMessage;
-use loopwright_core::pattern::{Call, Profile};
+use loopwright_core::session::{Call, Profile};
 use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use loopwright_core::hooks::{HookContext, Hooks, RequestInfo};
 use loopwright_core::message::UserMessage;
-use loopwright_core::pattern::{Asked, Profile, Question, Reply};
-use loopwright_core::tool::{Effect, ToolSpec};
+use loopwright_core::session::{Asked, Profile, Reply};
+use loopwright_core::tool::{Effect, Question, ToolSpec};
 use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 
 use crate::PiPattern;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use loopwright_core::message::{CustomMessage, ToolResult};
-use loopwright_core::pattern::{Call, Profile};
 use loopwright_core::retrieval::{Passage, Retriever};
+use loopwright_core::session::{Call, Profile};
 use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError, Tool};
 use serde::Deserialize;
 use serde_json::json;

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use loopwright_core::event::IncompleteReply;
 use loopwright_core::message::{AssistantMessage, UserMessage};
-use loopwright_core::pattern::{Call, Profile};
+use loopwright_core::session::{Call, Profile};
 use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 use serde_json::Value;
 

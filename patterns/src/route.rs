@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use loopwright_core::message::UserMessage;
-use loopwright_core::pattern::Profile;
+use loopwright_core::session::Profile;
 use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -29,7 +29,7 @@ use serde::Deserialize;
 /// **Do not use it** if the role may change within a request: see [`Handoff`](crate::Handoff).
 ///
 /// ```
-/// use loopwright_core::pattern::Profile;
+/// use loopwright_core::session::Profile;
 /// use loopwright_core::testing::{Script, ScriptedModel};
 /// use loopwright_core::{GenericAgent, RunContext};
 /// use loopwright_patterns::{PiPattern, Route};

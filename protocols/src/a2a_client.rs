@@ -175,8 +175,7 @@ mod tests {
     use std::sync::Arc;
 
     use loopwright_core::ToolError;
-    use loopwright_core::pattern::Question;
-    use loopwright_core::tool::ActionRequest;
+    use loopwright_core::tool::{ActionRequest, Question};
 
     use super::*;
 

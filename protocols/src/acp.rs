@@ -9,8 +9,9 @@
 //! `serde_json`, which changes the maps of every crate in a build.
 //!
 //! ```
-//! use loopwright_core::event::{AgentEvent, Update};
+//! use loopwright_core::event::AgentEvent;
 //! use loopwright_core::message::MessageId;
+//! use loopwright_core::model::Update;
 //! use loopwright_protocols::acp::{ClientMessage, ClientRequest, SessionUpdates, decode};
 //!
 //! let line = br#"{"jsonrpc":"2.0","id":1,"method":"session/close","params":{"sessionId":"s"}}"#;

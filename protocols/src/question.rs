@@ -1,7 +1,7 @@
 //! Pending actions: the question to the user, and the JSON Schema of an answer.
 
 use loopwright_core::event::ExternalAction;
-use loopwright_core::pattern::{AnswerForm, Question};
+use loopwright_core::tool::{AnswerForm, Question};
 use serde_json::{Value, json};
 
 /// Returns a sentence about what an action waits for.

@@ -1,7 +1,7 @@
 //! [`ReplyFold`]: the parts of the streaming reply, which start and end one after the other.
 
-use loopwright_core::event::Update;
 use loopwright_core::message::{AssistantMessage, ContentPart, MessageId};
+use loopwright_core::model::Update;
 
 /// The streaming reply of the model.
 #[derive(Default)]

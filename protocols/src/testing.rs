@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use loopwright_core::event::{AgentEvent, Envelope, Role, RunCause, RunOutcome, RunStatus, Update};
+use loopwright_core::event::{AgentEvent, Envelope, Role, RunCause, RunOutcome, RunStatus};
 use loopwright_core::message::{
     AssistantMessage, CallId, Content, ContentPart, Message, MessageId, ResultStatus, RunId,
     ToolCall, ToolResult, Usage,
 };
+use loopwright_core::model::Update;
 use serde_json::{Value, json};
 
 use crate::openai::ResponseHead;

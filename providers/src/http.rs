@@ -19,7 +19,7 @@ use bytes::Bytes;
 use hyper::header::{HeaderMap, HeaderValue, USER_AGENT};
 use hyper::http::uri::InvalidUri;
 use hyper::{Method, Response, StatusCode};
-use loopwright_core::agent::TraceContext;
+use loopwright_core::TraceContext;
 use loopwright_core::model::{ModelError, ModelErrorKind};
 use reqwest::{NoProxy, Proxy, Url};
 

@@ -2,7 +2,8 @@
 
 pub(crate) mod images;
 
-use loopwright_core::agent::{InputError, Principal};
+use loopwright_core::Principal;
+use loopwright_core::agent::InputError;
 use loopwright_core::event::{ActionResult, InputEvent, Prompt};
 use loopwright_core::log::{LogEntry, SessionInfo};
 use loopwright_core::message::{Content, InputId};

@@ -22,9 +22,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use loopwright_core::agent::{Environment, InputError, Principal, SystemEnvironment};
+use loopwright_core::agent::InputError;
 use loopwright_core::log::MemoryError;
-use loopwright_core::{AgentHandle, GenericAgent, RunContext};
+use loopwright_core::{
+    AgentHandle, Environment, GenericAgent, Principal, RunContext, SystemEnvironment,
+};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 

@@ -39,7 +39,7 @@ const ACTION: &str = "remote";
 /// approval, as the remote agent may do anything.
 ///
 /// Approvals and questions of a remote loopwright agent are
-/// [questions](loopwright_core::pattern::Question) to the user of this agent. The call continues
+/// [questions](loopwright_core::tool::Question) to the user of this agent. The call continues
 /// with the answer, even in another process. If the user declines, or the run is aborted meanwhile,
 /// the remote task keeps waiting. If an agent of another framework needs input, the model reads the
 /// request and can answer with another call that names the task.

@@ -37,7 +37,7 @@ use crate::server::Server;
 /// add its own checks as layers. [`serve`](crate::serve) adds the usual ones.
 ///
 /// To name the caller, a layer inserts a [`Caller`](crate::Caller), or a
-/// [`Principal`](loopwright_core::agent::Principal), into the extensions of a request. This
+/// [`Principal`](loopwright_core::Principal), into the extensions of a request. This
 /// principal owns the sessions that the request creates. It is the principal of prompts and
 /// decisions, and `/api/memory` shows its facts. Steers and follow-ups belong to the run that they
 /// change, and so to the principal of that run's request. The log of the session records it, for
@@ -57,10 +57,9 @@ use crate::server::Server;
 /// use axum::http::StatusCode;
 /// use axum::middleware::{Next, from_fn};
 /// use axum::response::{IntoResponse, Response};
-/// use loopwright_core::GenericAgent;
-/// use loopwright_core::agent::Principal;
 /// use loopwright_core::log::InMemoryStore;
 /// use loopwright_core::testing::{Script, ScriptedModel};
+/// use loopwright_core::{GenericAgent, Principal};
 /// use loopwright_patterns::PiPattern;
 /// use loopwright_server::{Server, router};
 ///

@@ -7,7 +7,7 @@ mod models;
 use std::net::IpAddr;
 
 use axum::http::HeaderMap;
-use loopwright_core::agent::Budget;
+use loopwright_core::limits::Budget;
 
 #[cfg(feature = "coding-agent")]
 pub(crate) use self::addresses::Addresses;
@@ -30,7 +30,7 @@ const READ_ONLY: &str = "read-only";
 /// defaults of sessions.
 ///
 /// ```
-/// use loopwright_core::agent::Budget;
+/// use loopwright_core::limits::Budget;
 /// use loopwright_server::OperatorRules;
 ///
 /// # fn main() -> Result<(), loopwright_server::ConfigError> {

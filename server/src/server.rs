@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::HeaderValue;
-use loopwright_core::SessionStore;
-use loopwright_core::agent::Principal;
+use loopwright_core::{Principal, SessionStore};
 #[cfg(feature = "long-term")]
 use loopwright_memory::long_term::LongTerm;
 use tokio::sync::Semaphore;

@@ -7,9 +7,9 @@ pub(crate) mod observer;
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
-use loopwright_core::agent::{AgentState, TraceContext};
 use loopwright_core::event::{Envelope, Prompt};
-use loopwright_core::{AgentHandle, RunContext};
+use loopwright_core::session::AgentState;
+use loopwright_core::{AgentHandle, RunContext, TraceContext};
 #[cfg(feature = "otel")]
 use loopwright_otel::{SessionTelemetry, Telemetry};
 

@@ -7,22 +7,22 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use crate::compaction::Compaction;
 use crate::environment::SystemEnvironment;
 use crate::error::{InputError, MemoryError};
-use crate::log::compaction::Compaction;
+use crate::event::AgentEvent;
+use crate::event::hub::{EventStream, Hub, Scope, Subscriber};
+use crate::event::input::{AbortRequest, InputEvent, QueueKind};
+use crate::event::outcome::{RunCause, RunStatus};
+use crate::event::owner_note::OwnerNote;
 use crate::log::due::Due;
 use crate::log::entry::LogEntry;
-use crate::log::event::AgentEvent;
 use crate::log::follower::Follower;
-use crate::log::input::{AbortRequest, InputEvent, QueueKind};
 use crate::log::mailbox::{InputReceipt, PostedInput};
-use crate::log::outcome::{RunCause, RunStatus};
-use crate::log::owner_note::OwnerNote;
 use crate::log::store::SessionStore;
 use crate::message::{InputId, RunId, new_input_id};
 use crate::session::command::{Ack, Caller, Command, Input, Receipt};
 use crate::session::handle::AgentHandle;
-use crate::session::hub::{EventStream, Hub, Scope, Subscriber};
 use crate::session::snapshot::snapshot;
 use crate::session::state::AgentState;
 
@@ -55,7 +55,7 @@ const OWNER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 ///   old.
 /// - [`reset`](AgentHandle::reset) fails with [`InputError::NotPostable`].
 /// - The values of [`Prompt::with`](crate::event::Prompt::with) do not reach the owner, except
-///   for the [`Principal`](crate::agent::Principal).
+///   for the [`Principal`](crate::Principal).
 /// - [`AgentState`] has the model of the last reply, no tools and no system prompt: only the
 ///   owner knows its agent.
 ///

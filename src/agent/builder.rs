@@ -9,22 +9,22 @@ use serde_json::Value;
 
 use crate::agent::GenericAgent;
 use crate::agent::child::ChildTool;
+use crate::compaction::CompactionPolicy;
 use crate::environment::{Environment, SystemEnvironment};
 use crate::error::AgentError;
+use crate::event::input::{QueueMode, Urgency};
 use crate::extensions::Extensions;
+use crate::hooks::{
+    BeforeEnd, BeforeToolCall, FnAroundToolCall, FnBeforeToolCall, FnConvertToLlm,
+    FnHandleBeforeEnd, FnHandleStepTextPart, FnOffersTool, FnTransformContext, HookContext, Hooks,
+    Next, RequestInfo, TextAction, TextPart, ToolCallInfo,
+};
 use crate::limits::{Budget, Limits};
-use crate::log::compaction::CompactionPolicy;
-use crate::log::input::{QueueMode, Urgency};
 use crate::message::{Message, ToolResult};
 use crate::model::{ChatModel, OutputSchema, ThinkingLevel};
 use crate::pattern::BehaviorPattern;
 use crate::session::child_agent::ChildAgent;
 use crate::session::config::{Config, WhileAwaiting};
-use crate::session::hooks::{
-    BeforeEnd, BeforeToolCall, FnAroundToolCall, FnBeforeToolCall, FnConvertToLlm,
-    FnHandleBeforeEnd, FnHandleStepTextPart, FnOffersTool, FnTransformContext, HookContext, Hooks,
-    Next, RequestInfo, TextAction, TextPart, ToolCallInfo,
-};
 use crate::session::layers::HookLayers;
 use crate::tool::schema::Schema;
 use crate::tool::toolbox::{AutoRules, Toolbox};
@@ -47,8 +47,8 @@ use crate::tool::{Tool, ToolSource, ToolSpec};
 /// # Example
 ///
 /// ```
-/// use loopwright_core::agent::Limits;
 /// use loopwright_core::hooks::BeforeToolCall;
+/// use loopwright_core::limits::Limits;
 /// use loopwright_core::testing::{Script, ScriptedModel};
 /// use loopwright_core::{GenericAgent, ToolError, tool_fn};
 /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
@@ -246,7 +246,7 @@ impl AgentBuilder {
     }
 
     /// Adds a sub-agent. The model gives it tasks with a tool of this name, and a pattern calls it
-    /// with [`Call::child`](crate::pattern::Call::child).
+    /// with [`Call::child`](crate::session::Call::child).
     ///
     /// Each call opens a session of the sub-agent, in the store of the calling session. Sub-agents
     /// called by one reply work at the same time, and continue after a crash. Their pending actions

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use crate::agent::{GenericAgent, RunContext};
 use crate::error::{AgentError, InputError, ToolError};
-use crate::log::action::ExternalAction;
-use crate::log::input::Decision;
+use crate::event::action::ExternalAction;
+use crate::event::hub::EventStream;
+use crate::event::input::Decision;
 use crate::session::child_agent::{ChildAgent, Opening};
 use crate::session::decisions;
 use crate::session::handle::AgentHandle;
-use crate::session::hub::EventStream;
 #[cfg(feature = "testing")]
 use crate::session::parts::Parts;
 use crate::tool::{Approval, Effect, Tool, ToolContext, ToolOutput, ToolSpec};

@@ -4,10 +4,11 @@ use std::fmt;
 
 use futures_util::FutureExt;
 
-use crate::agent::{AgentHandle, GenericAgent};
+use crate::agent::GenericAgent;
 use crate::error::{AgentError, InputError};
-use crate::log::input::Prompt;
-use crate::log::outcome::{RunOutcome, RunStatus};
+use crate::event::input::Prompt;
+use crate::event::outcome::{RunOutcome, RunStatus};
+use crate::session::AgentHandle;
 
 /// The reason why a single prompt has no answer.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

@@ -8,18 +8,18 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::{InputError, MemoryError, StepError};
+use crate::event::input::{InputEvent, QueueKind, Urgency};
+use crate::event::outcome::{RunCause, RunOutcome, RunStatus};
 use crate::limits::deadline;
 use crate::log::entry::LogEntry;
 use crate::log::fold::Fold;
-use crate::log::input::{InputEvent, QueueKind, Urgency};
 use crate::log::memory::Memory;
-use crate::log::outcome::{RunCause, RunOutcome, RunStatus};
 use crate::log::owners::PROBATION;
 use crate::log::queue::QueuedMessage;
 use crate::log::seen_inputs::SeenInputs;
 use crate::message::{InputId, RunId, UserMessage};
+use crate::pattern::BehaviorPattern;
 use crate::pattern::step::StepContext;
-use crate::pattern::{BehaviorPattern, StepEnd};
 use crate::session::Session;
 use crate::session::batch;
 use crate::session::batch_outcome::BatchOutcome;
@@ -32,6 +32,7 @@ use crate::session::inbox::Inbox;
 use crate::session::panics::panic_text;
 use crate::session::reply::without_fence;
 use crate::session::request::output_schema;
+use crate::step_end::StepEnd;
 use crate::tool::schema::Schema;
 
 /// The end of one call of the pattern, unless an abort or a reset stopped it.

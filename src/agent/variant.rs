@@ -45,10 +45,10 @@ impl GenericAgent {
     /// an agent without its loop.
     ///
     /// ```
-    /// use loopwright_core::testing::{ScriptedModel, TestTool};
     /// use loopwright_core::GenericAgent;
+    /// use loopwright_core::session::Call;
+    /// use loopwright_core::testing::{ScriptedModel, TestTool};
     /// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
-    /// use loopwright_core::pattern::Call;
     /// # struct Once;
     /// # #[async_trait::async_trait]
     /// # impl BehaviorPattern for Once {

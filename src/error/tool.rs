@@ -55,7 +55,7 @@ impl ToolError {
 #[non_exhaustive]
 pub struct ActionRequest {
     /// The kind of request, such as `login`; `question` for a
-    /// [`Question`](crate::pattern::Question), which is then the data.
+    /// [`Question`](crate::tool::Question), which is then the data.
     pub kind: String,
     /// Data for the front end that shows the request.
     #[serde(default)]

@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::event::input::Decision;
 use crate::log::cursor::InvalidCursor;
 use crate::log::entry::LogEntry;
-use crate::log::input::Decision;
 use crate::log::session_info::SessionInfo;
 use crate::message::CallId;
 use crate::tool::DecisionKind;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::event::AgentEvent;
+use crate::event::action::{ExternalAction, call_of_child};
+use crate::event::input::{ActionResult, Decision, Provided};
 use crate::limits::Budget;
-use crate::log::action::{ExternalAction, call_of_child};
-use crate::log::event::AgentEvent;
-use crate::log::input::{ActionResult, Decision, Provided};
 use crate::message::{AssistantMessage, CallId, Message, ResultStatus, StopReason, ToolCall};
 use crate::tool::{ApprovalRecord, Resolution};
 

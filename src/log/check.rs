@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::log::action::call_of_child;
+use crate::event::action::call_of_child;
 use crate::log::entry::LogEntry;
 use crate::log::fold::Fold;
 use crate::message::Message;
@@ -96,8 +96,8 @@ pub fn replay_messages(entries: &[LogEntry]) -> Vec<Arc<Message>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::input::{Decision, QueueKind, Urgency};
-    use crate::log::outcome::RunCause;
+    use crate::event::input::{Decision, QueueKind, Urgency};
+    use crate::event::outcome::RunCause;
     use crate::message::{
         AssistantMessage, ContentPart, MessageId, ResultStatus, RunId, ToolCall, ToolResult,
         UserMessage,

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::log::action::call_of_child;
+use crate::event::action::call_of_child;
+use crate::event::input::{QueueKind, Urgency};
+use crate::event::outcome::RunCause;
 use crate::log::entry::LogEntry;
-use crate::log::input::{QueueKind, Urgency};
-use crate::log::outcome::RunCause;
 use crate::message::{CallId, InputId};
 
 /// The next work of a session when it is opened; see

@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::log::action::ExternalAction;
+use crate::event::action::ExternalAction;
+use crate::event::input::QueueKind;
+use crate::event::outcome::{IncompleteReply, RunCause};
+use crate::event::owner_note::OwnerNote;
+use crate::event::{AgentEvent, QueuedText};
 use crate::log::calls::{Batch, Call, ChildCall, MadeCalls, Phase};
 use crate::log::entry::LogEntry;
-use crate::log::event::{AgentEvent, QueuedText};
-use crate::log::input::QueueKind;
-use crate::log::outcome::{IncompleteReply, RunCause};
-use crate::log::owner_note::OwnerNote;
 use crate::log::pending::PendingAction;
 use crate::log::queue::QueuedMessage;
 use crate::message::{CallId, InputId, Message, MessageKind};

@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use crate::event::{Envelope, Parent};
 use crate::log::entry::LogEntry;
-use crate::log::event::{Envelope, Parent};
 use crate::log::fold::Fold;
 use crate::message::{MessageId, RunId};
 

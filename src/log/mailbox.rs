@@ -4,13 +4,13 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{InputError, MemoryError};
-use crate::log::input::InputEvent;
+use crate::event::input::InputEvent;
 use crate::message::InputId;
 
 /// An input for the mailbox of a session, stored by
 /// [`SessionStore::post`](crate::SessionStore::post).
 ///
-/// Only the [`Principal`](crate::agent::Principal) of the host's values
+/// Only the [`Principal`](crate::Principal) of the host's values
 /// ([`Prompt::with`](crate::event::Prompt::with)) is serialised.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::event::owner_note::{Held, OwnerNote};
 use crate::log::entry::LogEntry;
-use crate::log::owner_note::{Held, OwnerNote};
 
 /// Number of lost owners, each lost before any progress, at which work is held.
 const MAX_LOST: u32 = 2;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::log::action::ExternalAction;
+use crate::event::action::ExternalAction;
 use crate::log::cursor::InvalidCursor;
 use crate::message::CallId;
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::error::MemoryError;
+use crate::event::input::{AbortRequest, InputEvent};
 use crate::log::entry::LogEntry;
-use crate::log::input::{AbortRequest, InputEvent};
 use crate::log::mailbox::{InputReceipt, PostedInput};
 use crate::log::store::SessionStore;
 use crate::message::RunId;

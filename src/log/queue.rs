@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::log::input::{QueueKind, Urgency};
+use crate::event::input::{QueueKind, Urgency};
 use crate::message::{InputId, Message};
 use crate::model::OutputSchema;
 use crate::principal::Principal;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::{Environment, SystemEnvironment};
 use crate::error::{InputError, MemoryError};
-use crate::log::input::InputEvent;
+use crate::event::input::InputEvent;
 use crate::log::mailbox::PostedInput;
 
 /// The schedules of sessions, returned by

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::MemoryError;
-use crate::log::action::{ExternalAction, call_of_child};
+use crate::event::Parent;
+use crate::event::action::{ExternalAction, call_of_child};
+use crate::event::owner_note::Held;
 use crate::log::due::{Agenda, Due};
 use crate::log::entry::LogEntry;
-use crate::log::event::Parent;
-use crate::log::owner_note::Held;
 use crate::log::owners::Owners;
 use crate::log::pending::PendingAction;
 use crate::log::turn::add_cost;
@@ -49,7 +49,7 @@ pub struct SessionInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
     /// The session's next work when it is opened; `None` if it waits for an input. An agent that
-    /// [holds messages](crate::agent::WhileAwaiting::Hold) does nothing for a request or a steer
+    /// [holds messages](crate::session::WhileAwaiting::Hold) does nothing for a request or a steer
     /// while actions are pending. Deadlines are left out, since they depend on the time; see
     /// [`due_at`](SessionInfo::due_at).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -345,8 +345,8 @@ fn is_zero(number: &u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::input::{QueueKind, Urgency};
-    use crate::log::outcome::{RunCause, RunStatus};
+    use crate::event::input::{QueueKind, Urgency};
+    use crate::event::outcome::{RunCause, RunStatus};
     use crate::log::session_log::SessionLog;
     use crate::message::{
         AssistantMessage, ContentPart, Message, MessageId, ToolCall, UserMessage,

@@ -8,16 +8,16 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::environment::{Environment, SystemEnvironment};
+use crate::event::action::ExternalAction;
+use crate::event::input::QueueKind;
+use crate::event::outcome::RunStatus;
+use crate::event::owner_note::Held;
+use crate::event::{AgentEvent, Envelope};
 use crate::limits::Spent;
-use crate::log::action::ExternalAction;
 use crate::log::due::Due;
 use crate::log::entry::{LogEntry, StateScope};
-use crate::log::event::{AgentEvent, Envelope};
 use crate::log::fold::Fold;
 use crate::log::follower::Follower;
-use crate::log::input::QueueKind;
-use crate::log::outcome::RunStatus;
-use crate::log::owner_note::Held;
 use crate::log::turn::Used;
 use crate::message::{History, InputId, Message, MessageId, RunId};
 use crate::model::Update;
@@ -177,8 +177,8 @@ impl SessionLog {
     }
 
     /// Returns the spending of the session: all its requests, including the time before a reset,
-    /// and the time of completed runs. [`Budget::left`](crate::agent::Budget::left) computes the
-    /// rest of a [`Budget`](crate::agent::Budget).
+    /// and the time of completed runs. [`Budget::left`](crate::limits::Budget::left) computes the
+    /// rest of a [`Budget`](crate::limits::Budget).
     pub fn spent(&self) -> Spent {
         self.fold.spent_of(&self.fold.total())
     }

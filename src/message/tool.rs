@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ids::CallId;
 use crate::json::check_size;
 use crate::message::content::{Content, join_text};
+use crate::message::ids::CallId;
 
 /// A tool call as the model wrote it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -18,10 +18,10 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Failure, StepError};
+use crate::event::input::{QueueKind, QueueMode};
+use crate::event::outcome::RunCause;
 use crate::log::entry::LogEntry;
 use crate::log::fold::Tail;
-use crate::log::input::{QueueKind, QueueMode};
-use crate::log::outcome::RunCause;
 use crate::message::{History, InputId, Message, MessageKind, ResultStatus};
 use crate::model::ThinkingLevel;
 use crate::pattern::context::AgentContext;
@@ -143,7 +143,7 @@ impl StepContext<'_> {
 
     /// Puts the messages of this run's input into the conversation, once. On re-entry it does
     /// nothing. A message of the user supersedes pending actions, unless the agent holds messages
-    /// ([`WhileAwaiting`](crate::agent::WhileAwaiting)).
+    /// ([`WhileAwaiting`](crate::session::WhileAwaiting)).
     pub async fn take_input(&mut self) -> Result<(), StepError> {
         self.session.receive_all().await?;
         if self.session.supersedes() {
@@ -189,7 +189,7 @@ impl StepContext<'_> {
     /// Sends detached requests at the same time, and returns their replies in the order of the
     /// requests.
     ///
-    /// At most [`Limits::parallel_requests`](crate::agent::Limits::parallel_requests) are in
+    /// At most [`Limits::parallel_requests`](crate::limits::Limits::parallel_requests) are in
     /// progress at once. The turns of all are reserved before the first is sent. Each reply is
     /// logged when it arrives. With [`Ask::key`], only the missing ones are requested after a
     /// crash.

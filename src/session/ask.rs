@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 
-use crate::log::compaction::tokens_of;
+use crate::compaction::tokens_of;
+use crate::hooks::Hooks;
 use crate::message::{Message, MessageKind};
 use crate::model::{OutputSchema, ThinkingLevel, ToolChoice};
-use crate::session::hooks::Hooks;
 use crate::session::layers::HookLayers;
 use crate::tool::toolbox::hex_digest;
 
@@ -179,7 +179,7 @@ impl Ask {
 /// ```
 /// use loopwright_core::Ask;
 /// use loopwright_core::model::ThinkingLevel;
-/// use loopwright_core::pattern::Profile;
+/// use loopwright_core::session::Profile;
 ///
 /// let critic = Profile::new().model("critic").system("You judge drafts.");
 /// let ask = Ask::detached().profile(&critic.thinking(ThinkingLevel::High)).key("verdict");

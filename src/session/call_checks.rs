@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::error::StepError;
+use crate::hooks::ToolCallInfo;
 use crate::message::{CallId, ResultStatus};
 use crate::session::Session;
-use crate::session::hooks::ToolCallInfo;
 use crate::session::layers::{CallRefused, PassedCall};
 use crate::tool::ToolSpec;
 

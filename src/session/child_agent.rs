@@ -7,12 +7,12 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use crate::error::{AgentError, InputError, ToolError};
+use crate::event::Parent;
+use crate::event::action::ExternalAction;
+use crate::event::hub::{EventStream, Subscriber};
+use crate::event::input::Decision;
 use crate::extensions::Extensions;
-use crate::log::action::ExternalAction;
-use crate::log::event::Parent;
-use crate::log::input::Decision;
 use crate::session::handle::AgentHandle;
-use crate::session::hub::{EventStream, Subscriber};
 #[cfg(feature = "testing")]
 use crate::session::parts::Parts;
 use crate::session::tree::Tree;

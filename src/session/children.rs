@@ -7,13 +7,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::log::action::call_of_child;
-use crate::log::event::AgentEvent;
-use crate::log::input::InputEvent;
+use crate::event::AgentEvent;
+use crate::event::action::call_of_child;
+use crate::event::hub::Subscriber;
+use crate::event::input::InputEvent;
 use crate::message::{CallId, ResultStatus};
 use crate::session::child::{ChildReport, Stopped, ToChild, Work};
 use crate::session::command::Input;
-use crate::session::hub::Subscriber;
 use crate::tool::{Progress, ToolUpdate};
 
 /// The sub-agents of a session and their work.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::error::{InputError, MemoryError, ModelErrorKind, StepError};
+use crate::event::AgentEvent;
+use crate::event::input::QueueKind;
+use crate::event::outcome::{RunOutcome, RunStatus};
 use crate::limits::Limit;
 use crate::log::entry::LogEntry;
-use crate::log::event::AgentEvent;
-use crate::log::input::QueueKind;
-use crate::log::outcome::{RunOutcome, RunStatus};
 use crate::log::turn::Account;
 use crate::message::{MessageId, ResultStatus, StopReason, Usage};
 use crate::session::Session;

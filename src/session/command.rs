@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use crate::compaction::Compaction;
 use crate::error::InputError;
-use crate::log::compaction::Compaction;
+use crate::event::hub::Subscriber;
+use crate::event::input::{AbortRequest, InputEvent};
+use crate::event::outcome::RunOutcome;
 use crate::log::entry::LogEntry;
-use crate::log::input::{AbortRequest, InputEvent};
 use crate::log::mailbox::InputReceipt;
 use crate::log::memory::Memory;
-use crate::log::outcome::RunOutcome;
 use crate::message::{InputId, RunId};
-use crate::session::hub::Subscriber;
 use crate::session::panics::without_panic;
 use crate::session::state::{AgentState, Examined};
 

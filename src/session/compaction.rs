@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use crate::error::{Failure, InputError, StepError};
-use crate::limits::Limit;
-use crate::log::compaction::{
+use crate::compaction::{
     Compaction, CompactionCause, CompactionContext, CompactionPolicy, Replacement, SummaryRequest,
     check_range,
 };
+use crate::error::{Failure, InputError, StepError};
+use crate::event::input::QueueKind;
+use crate::limits::Limit;
 use crate::log::entry::LogEntry;
-use crate::log::input::QueueKind;
 use crate::message::{Message, MessageId, StopReason};
 use crate::model::ChatRequest;
 use crate::session::Session;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::compaction::Compaction;
 use crate::error::InputError;
-use crate::log::compaction::Compaction;
 use crate::tool::ToolList;
 
 /// The state of compactions between requests.

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::compaction::CompactionPolicy;
 use crate::environment::Environment;
 use crate::error::StepError;
+use crate::event::input::{QueueMode, Urgency};
 use crate::limits::{Budget, Limits};
-use crate::log::compaction::CompactionPolicy;
-use crate::log::input::{QueueMode, Urgency};
 use crate::model::{ChatModel, OutputSchema, ThinkingLevel};
 use crate::session::child_agent::ChildAgent;
 use crate::session::layers::HookLayers;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::error::{InputError, MemoryError};
-use crate::log::action::ExternalAction;
+use crate::event::action::ExternalAction;
+use crate::event::input::{ActionResult, Decision, Provided};
 use crate::log::entry::LogEntry;
-use crate::log::input::{ActionResult, Decision, Provided};
 use crate::session::config::{Config, WhileAwaiting};
 use crate::session::journal::Journal;
 use crate::tool::question::Question;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::log::compaction::{tokens_of, tool_tokens};
+use crate::compaction::{tokens_of, tool_tokens};
 use crate::log::turn::Estimate;
 use crate::message::Usage;
 use crate::model::{ChatRequest, ModelInfo};

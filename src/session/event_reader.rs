@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 
-use crate::log::event::Envelope;
+use crate::event::Envelope;
+use crate::event::hub::{EventStream, StreamEnd};
 use crate::log::session_log::SessionLog;
 use crate::log::store::SessionStore;
 use crate::session::handle::AgentHandle;
-use crate::session::hub::{EventStream, StreamEnd};
 
 /// A reader of the events of an open session that may be slow.
 ///
@@ -20,8 +20,9 @@ use crate::session::hub::{EventStream, StreamEnd};
 /// [closed](AgentHandle::close).
 ///
 /// ```
-/// use loopwright_core::event::{AgentEvent, EventReader};
+/// use loopwright_core::event::AgentEvent;
 /// use loopwright_core::log::InMemoryStore;
+/// use loopwright_core::session::EventReader;
 /// use loopwright_core::testing::{Script, ScriptedModel};
 /// use loopwright_core::GenericAgent;
 /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};

@@ -8,12 +8,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{ActionRequest, StepError};
+use crate::event::AgentEvent;
+use crate::hooks::{HookContext, ToolCallInfo};
 use crate::limits::Limits;
 use crate::log::calls::{Call, Phase};
 use crate::log::entry::LogEntry;
-use crate::log::event::AgentEvent;
 use crate::message::{CallId, ResultStatus, ToolResult};
-use crate::session::hooks::{HookContext, ToolCallInfo};
 use crate::session::journal::Journal;
 use crate::session::layers::HookLayers;
 use crate::session::running_tool::{RunningTool, shortened};

@@ -6,14 +6,14 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::compaction::Compaction;
 use crate::error::InputError;
-use crate::log::action::ExternalAction;
-use crate::log::compaction::Compaction;
-use crate::log::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt, Provided};
-use crate::log::outcome::RunOutcome;
+use crate::event::action::ExternalAction;
+use crate::event::hub::{EventStream, Scope, Subscriber};
+use crate::event::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt, Provided};
+use crate::event::outcome::RunOutcome;
 use crate::message::{CallId, InputId, RunId};
 use crate::session::command::{Ack, Caller, Command, Input, Receipt};
-use crate::session::hub::{EventStream, Scope, Subscriber};
 use crate::session::state::AgentState;
 
 type Outcome = Result<RunOutcome, InputError>;
@@ -34,8 +34,8 @@ type Outcome = Result<RunOutcome, InputError>;
 /// [`InputError::Memory`] if the loss was noticed because the input could not be recorded.
 ///
 /// ```
-/// use loopwright_core::testing::{Script, ScriptedModel};
 /// use loopwright_core::GenericAgent;
+/// use loopwright_core::testing::{Script, ScriptedModel};
 /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 /// # struct Once;
 /// # #[async_trait::async_trait]

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::error::MemoryError;
+use crate::event::input::QueueKind;
+use crate::event::owner_note::{Held, OwnerNote};
 use crate::log::entry::LogEntry;
-use crate::log::input::QueueKind;
-use crate::log::owner_note::{Held, OwnerNote};
 use crate::log::session_log::SessionLog;
 use crate::log::store::SessionStore;
 use crate::session::Session;

@@ -16,7 +16,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{InputError, MemoryError};
-use crate::log::input::InputEvent;
+use crate::event::input::InputEvent;
 use crate::log::mailbox::{InputReceipt, PostedInput};
 use crate::log::memory::Memory;
 use crate::message::InputId;

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+use crate::compaction::Compaction;
 use crate::error::InputError;
+use crate::event::input::{AbortRequest, ActionResult, InputEvent, Prompt, QueueKind, Urgency};
 use crate::extensions::Extensions;
-use crate::log::compaction::Compaction;
 use crate::log::entry::LogEntry;
-use crate::log::input::{AbortRequest, ActionResult, InputEvent, Prompt, QueueKind, Urgency};
 use crate::message::{InputId, RunId};
 use crate::principal::Principal;
 use crate::session::command::{Ack, Caller, Command, Input, Receipt};

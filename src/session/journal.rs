@@ -21,14 +21,14 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::error::{InputError, MemoryError};
+use crate::event::hub::Hub;
+use crate::event::{AgentEvent, Parent};
 use crate::log::entry::{LogEntry, StateScope};
-use crate::log::event::{AgentEvent, Parent};
 use crate::log::fold::Fold;
 use crate::log::mailbox::InputReceipt;
 use crate::log::memory::Memory;
 use crate::message::{InputId, Message, MessageId, MessageKind};
 use crate::session::command::{Ack, Receipt};
-use crate::session::hub::Hub;
 use crate::session::panics::without_panic;
 use crate::session::write_behind::{
     Ahead, Held, Parked, Write, WriteBehind, WriteCallback, applied_in_part,

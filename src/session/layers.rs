@@ -9,11 +9,11 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::log::action::ExternalAction;
-use crate::message::{Message, ResultStatus, ToolResult, UserMessage};
-use crate::session::hooks::{
+use crate::event::action::ExternalAction;
+use crate::hooks::{
     BeforeEnd, BeforeToolCall, Conversation, HookContext, Hooks, Next, RequestInfo, ToolCallInfo,
 };
+use crate::message::{Message, ResultStatus, ToolResult, UserMessage};
 use crate::session::panics::panic_text;
 use crate::tool::{ActionOptions, Outcome, ToolOutput, ToolSpec};
 

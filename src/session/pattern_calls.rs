@@ -7,9 +7,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::{Failure, StepError};
+use crate::event::input::{Decision, Provided};
 use crate::log::calls::KeyedResult;
 use crate::log::entry::LogEntry;
-use crate::log::input::{Decision, Provided};
 use crate::message::{
     AssistantMessage, CallId, ContentPart, Message, StopReason, ToolCall, ToolResult,
 };

@@ -8,13 +8,13 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use crate::error::{ModelError, ModelErrorKind, StepError};
+use crate::event::AgentEvent;
+use crate::event::hub::Hub;
+use crate::hooks::{HookContext, TextAction, TextPart};
 use crate::log::entry::LogEntry;
-use crate::log::event::AgentEvent;
 use crate::message::{AssistantMessage, ContentPart, Message, MessageId, StopReason, Usage};
 use crate::model::assemble::Assembler;
 use crate::model::{ModelEvent, ModelInfo, OutputSchema, RetryNotice, Update};
-use crate::session::hooks::{HookContext, TextAction, TextPart};
-use crate::session::hub::Hub;
 use crate::session::journal::Journal;
 use crate::session::layers::HookLayers;
 use crate::step_end::StepEnd;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::compaction::CompactionCause;
 use crate::error::{ModelErrorKind, StepError};
-use crate::log::compaction::CompactionCause;
+use crate::event::input::{Prompt, QueueKind, Urgency};
+use crate::event::{AgentEvent, Role};
+use crate::hooks::RequestInfo;
 use crate::log::entry::LogEntry;
-use crate::log::event::{AgentEvent, Role};
 use crate::log::fold::Tail;
-use crate::log::input::{Prompt, QueueKind, Urgency};
 use crate::log::turn::Estimate;
 use crate::message::{Message, MessageId, ResultStatus, StopReason};
 use crate::model::{ChatModel, ChatRequest, OutputSchema, ToolChoice};
@@ -17,7 +18,6 @@ use crate::session::budget::{self, Admission};
 use crate::session::compaction::{self, Compacted, Trigger};
 use crate::session::cut_replies;
 use crate::session::estimate::{Needed, estimate};
-use crate::session::hooks::RequestInfo;
 use crate::session::in_flight::Held;
 use crate::session::intake;
 use crate::session::layers::EndVerdict;

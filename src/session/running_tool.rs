@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ToolError;
+use crate::event::hub::keep_end;
+use crate::hooks::{HookContext, ToolCallInfo};
 use crate::limits::deadline;
 use crate::message::{Content, ResultStatus};
-use crate::session::hooks::{HookContext, ToolCallInfo};
-use crate::session::hub::keep_end;
 use crate::session::layers::HookLayers;
 use crate::session::panics::panic_text;
 use crate::tool::{Outcome, Progress, Report, Tool, ToolContext, ToolOutput, ToolUpdate};

@@ -14,7 +14,7 @@ pub type BudgetPermit = Box<dyn Send + Sync>;
 /// sub-agents.
 ///
 /// The session reserves from it before each model request, including requests of sub-agents,
-/// summaries and tools. It does so after checking its own [`Limits`](crate::agent::Limits), and
+/// summaries and tools. It does so after checking its own [`Limits`](crate::limits::Limits), and
 /// before it logs the request. Later the log contains the actual usage. An error ends the run.
 #[async_trait]
 pub trait SharedBudget: Send + Sync {
@@ -27,7 +27,7 @@ pub trait SharedBudget: Send + Sync {
     /// Fails with [`StepError::Limit`] and [`LimitReached::shared`] if the budget is used up, and
     /// with another error if the earlier usage cannot be determined.
     ///
-    /// [`LimitReached::shared`]: crate::agent::LimitReached::shared
+    /// [`LimitReached::shared`]: crate::limits::LimitReached::shared
     async fn reserve(&self, session: &str, estimate: Estimate) -> Result<BudgetPermit, StepError>;
 
     /// Reserves without waiting. Returns `None` if other requests must end first.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::log::event::QueuedText;
+use crate::event::QueuedText;
+use crate::event::input::{QueueKind, QueueMode};
 use crate::log::fold::Fold;
-use crate::log::input::{QueueKind, QueueMode};
 use crate::log::queue::QueuedMessage;
 use crate::model::ThinkingLevel;
 use crate::session::state::AgentState;

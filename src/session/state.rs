@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::log::action::ExternalAction;
-use crate::log::event::QueuedText;
-use crate::log::input::QueueMode;
-use crate::log::outcome::RunOutcome;
-use crate::log::owner_note::Held;
+use crate::event::QueuedText;
+use crate::event::action::ExternalAction;
+use crate::event::input::QueueMode;
+use crate::event::outcome::RunOutcome;
+use crate::event::owner_note::Held;
 use crate::log::turn::Used;
 use crate::message::{AssistantMessage, CallId, History, RunId};
 use crate::model::ThinkingLevel;

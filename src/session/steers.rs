@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::error::{InputError, MemoryError};
-use crate::log::action::call_of_child;
+use crate::event::action::call_of_child;
+use crate::event::input::InputEvent;
 use crate::log::entry::LogEntry;
-use crate::log::input::InputEvent;
 use crate::log::store::SessionStore;
 use crate::message::{CallId, InputId};
 use crate::session::children::Children;

@@ -8,8 +8,8 @@ use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt};
 
 use crate::error::{MemoryError, ModelError, ModelErrorKind};
-use crate::log::event::AgentEvent;
-use crate::log::input::Urgency;
+use crate::event::AgentEvent;
+use crate::event::input::Urgency;
 use crate::message::{MessageId, StopReason, Usage};
 use crate::model::ModelEvent;
 use crate::session::Session;

@@ -12,11 +12,11 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::error::MemoryError;
+use crate::event::AgentEvent;
+use crate::event::hub::Hub;
 use crate::log::entry::LogEntry;
-use crate::log::event::AgentEvent;
 use crate::log::memory::Memory;
 use crate::message::RunId;
-use crate::session::hub::Hub;
 use crate::session::panics::without_panic;
 
 pub(crate) type WriteCallback = Box<dyn FnOnce(Result<(), MemoryError>) + Send>;

@@ -36,9 +36,9 @@ use wrapped_parts::WrappedParts;
 /// sessions) is the same for recording and replay.
 ///
 /// ```
+/// use loopwright_core::GenericAgent;
 /// use loopwright_core::testing::{Cassette, Script, ScriptedModel, TestTool};
 /// use loopwright_core::tool::Effect;
-/// use loopwright_core::GenericAgent;
 /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 /// # struct Loop;
 /// # #[async_trait::async_trait]
@@ -100,7 +100,7 @@ use wrapped_parts::WrappedParts;
 ///
 /// Patterns, hooks, predicates, compaction policies and memories run in a replay as in a recording.
 /// Their own actions, such as reading a file, are not recorded. A pattern that uses time or random
-/// numbers needs a fixed [`Environment`](crate::agent::Environment).
+/// numbers needs a fixed [`Environment`](crate::Environment).
 ///
 /// # How it is replayed
 ///

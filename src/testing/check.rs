@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::trace::line;
-use crate::log::event::{AgentEvent, Envelope, Role};
+use crate::event::{AgentEvent, Envelope, Role};
 use crate::message::{CallId, Message, MessageId, MessageKind};
 use crate::model::{ChatRequest, ToolChoice, Update};
 

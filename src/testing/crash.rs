@@ -22,11 +22,11 @@ use super::scripted_model::ScriptedModel;
 use crate::agent::RunContext;
 use crate::agent::builder::AgentBuilder;
 use crate::error::InputError;
+use crate::event::Envelope;
+use crate::event::input::InputEvent;
 use crate::log::check_log;
 use crate::log::entry::LogEntry;
-use crate::log::event::Envelope;
 use crate::log::fold::Fold;
-use crate::log::input::InputEvent;
 use crate::log::memory::InMemory;
 use crate::session::handle::AgentHandle;
 use crate::tool::Tool;
@@ -107,9 +107,10 @@ impl std::fmt::Display for CrashReport {
 /// # Example
 ///
 /// ```
-/// # use loopwright_core::pattern::{
-/// #     BatchOutcome, BehaviorPattern, StepContext, StepEnd, StepError,
-/// # };
+/// # use loopwright_core::StepEnd;
+/// # use loopwright_core::error::StepError;
+/// # use loopwright_core::pattern::{BehaviorPattern, StepContext};
+/// # use loopwright_core::session::BatchOutcome;
 /// # struct Once;
 /// # #[async_trait::async_trait]
 /// # impl BehaviorPattern for Once {

@@ -7,7 +7,7 @@ use crate::environment::Environment;
 /// A clock that always reads zero, and random numbers that count up from zero.
 ///
 /// ```
-/// use loopwright_core::agent::Environment;
+/// use loopwright_core::Environment;
 /// use loopwright_core::testing::FixedEnvironment;
 ///
 /// let environment = FixedEnvironment::default();

@@ -11,17 +11,17 @@ use super::trace::{line, trace};
 use crate::agent::builder::AgentBuilder;
 use crate::agent::{GenericAgent, RunContext};
 use crate::error::InputError;
-use crate::log::action::ExternalAction;
+use crate::event::action::ExternalAction;
+use crate::event::hub::EventStream;
+use crate::event::input::Decision;
+use crate::event::{AgentEvent, Envelope};
 use crate::log::check_log;
 use crate::log::entry::LogEntry;
-use crate::log::event::{AgentEvent, Envelope};
-use crate::log::input::Decision;
 use crate::log::memory::{InMemory, Memory};
 use crate::log::replay_messages;
 use crate::message::{InputId, Message};
 use crate::pattern::BehaviorPattern;
 use crate::session::handle::AgentHandle;
-use crate::session::hub::EventStream;
 
 /// A session under test: an agent with a scripted model, a [`FixedEnvironment`], and a log that can
 /// be reopened.

@@ -21,7 +21,7 @@ use tokio::sync::Mutex;
 pub use difference::Difference;
 
 use crate::agent::{GenericAgent, RunContext};
-use crate::log::compaction::CompactionPolicy;
+use crate::compaction::CompactionPolicy;
 use crate::log::entry::LogEntry;
 use crate::model::ChatModel;
 use crate::session::handle::AgentHandle;

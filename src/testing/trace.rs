@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use crate::log::event::{AgentEvent, Envelope};
+use crate::event::{AgentEvent, Envelope};
 use crate::message::{ContentPart, Message, MessageKind};
 use crate::model::Update;
 

@@ -12,14 +12,13 @@ use serde_json::Value;
 ///
 /// A tool sets them for all its calls ([`ToolSpec::action_options`](crate::tool::ToolSpec)), a hook
 /// for one call ([`BeforeToolCall::NeedsApproval`](crate::hooks::BeforeToolCall::NeedsApproval)),
-/// and a question for itself ([`Question::options`](crate::pattern::Question::options)). They do
+/// and a question for itself ([`Question::options`](crate::tool::Question::options)). They do
 /// not decide whether a call needs approval.
 ///
 /// ```
 /// use std::time::Duration;
 ///
-/// use loopwright_core::event::DecisionKind;
-/// use loopwright_core::tool::{ActionOptions, ToolSpec};
+/// use loopwright_core::tool::{ActionOptions, DecisionKind, ToolSpec};
 ///
 /// let options = ActionOptions::new()
 ///     .description("Pays an invoice from the company's account.")

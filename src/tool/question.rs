@@ -29,7 +29,7 @@ pub(crate) const ASK_USER: &str = "ask_user";
 /// the value that [`Question::read`] makes of the user's text.
 ///
 /// ```
-/// use loopwright_core::pattern::Question;
+/// use loopwright_core::tool::Question;
 /// use serde_json::json;
 ///
 /// let question = Question::choice("Which colour?", ["red", "blue"]);
@@ -152,7 +152,7 @@ impl Question {
     /// the tool's.
     ///
     /// ```
-    /// use loopwright_core::pattern::Question;
+    /// use loopwright_core::tool::Question;
     /// use loopwright_core::{ToolContext, ToolError, ToolOutput};
     ///
     /// fn book(cx: &ToolContext) -> Result<ToolOutput, ToolError> {

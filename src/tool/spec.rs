@@ -83,7 +83,7 @@ pub struct ToolSpec {
     /// call.
     pub interruptible: bool,
     /// Time limit of a call; `None` means
-    /// [`Limits::tool_timeout`](crate::agent::Limits::tool_timeout).
+    /// [`Limits::tool_timeout`](crate::limits::Limits::tool_timeout).
     pub timeout: Option<Duration>,
     /// Time without an update after which a call is cancelled; `None` for no such limit.
     pub idle_timeout: Option<Duration>,

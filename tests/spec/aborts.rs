@@ -285,7 +285,7 @@ async fn a_full_disk_ends_the_run_with_exactly_one_agent_end() {
             outcome.end == RunStatus::Done || outcome.error.unwrap().contains("the disk is full")
         );
         let state = harness.handle.state().await.unwrap();
-        let folded = loopwright_core::testing::replay_messages(&harness.memory.entries());
+        let folded = loopwright_core::log::replay_messages(&harness.memory.entries());
         assert_eq!(state.messages.len(), folded.len(), "the conversation is that of the log");
     }
 }

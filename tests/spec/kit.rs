@@ -8,7 +8,9 @@ pub(crate) use loopwright_core::testing::{
     crash_tree, trace, until,
 };
 pub(crate) use loopwright_core::{
-    agent::*, compaction::*, event::*, hooks::*, log::*, message::*, model::*, pattern::*, tool::*,
+    Environment, Principal, StepEnd, StepError, SystemEnvironment, ToolError, agent::*,
+    compaction::*, event::*, hooks::*, limits::*, log::*, message::*, model::*, pattern::*,
+    session::*, tool::*,
 };
 pub(crate) use loopwright_patterns::PiPattern;
 pub(crate) use serde_json::json;

@@ -178,7 +178,7 @@ async fn a_branch_continues_independently() {
             past.waiting().is_empty() && past.pending().is_empty() && past.run().is_none(),
             "at {at}"
         );
-        loopwright_core::testing::check_log(&items).unwrap();
+        loopwright_core::log::check_log(&items).unwrap();
         loopwright_core::testing::check_transcript(&past.messages()).unwrap();
     }
     let refused = store.fork("s", None, "f9").await;

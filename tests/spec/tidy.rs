@@ -5,6 +5,7 @@ mod code;
 mod documents;
 mod edges;
 mod layers;
+mod paths;
 mod protocols;
 mod style;
 mod weight;

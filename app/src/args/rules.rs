@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::Args;
-use loopwright_core::agent::Budget;
+use loopwright_core::limits::Budget;
 use loopwright_server::{ConfigError, OperatorRules};
 
 use crate::options::BudgetOptions;

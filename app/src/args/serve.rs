@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use loopwright_core::agent::Budget;
+use loopwright_core::limits::Budget;
 use loopwright_server::{JwtUsers, ServerBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

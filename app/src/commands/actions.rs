@@ -4,11 +4,10 @@
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
-use loopwright_core::SessionStore;
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::{ActionResult, Decision, ExternalAction, InputEvent, Provided};
 use loopwright_core::log::{PendingAction, PendingQuery, SessionInfo};
-use loopwright_core::pattern::Question;
+use loopwright_core::tool::Question;
+use loopwright_core::{Environment, SessionStore, SystemEnvironment};
 use serde_json::Value;
 
 use crate::answer::read_answer;

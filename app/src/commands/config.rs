@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 
-use loopwright_core::agent::Limits;
+use loopwright_core::limits::Limits;
 use loopwright_core::model::ThinkingLevel;
 use loopwright_server::{ServerBuilder, SessionSettings};
 use serde_json::{Value, json};

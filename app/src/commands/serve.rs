@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright_core::agent::{Budget, Principal};
+use loopwright_core::Principal;
+use loopwright_core::limits::Budget;
 use loopwright_durable::Placement;
 use loopwright_server::{Caller, EnvModels, Server, ServerBuilder, Webhook};
 use tokio::net::TcpListener;

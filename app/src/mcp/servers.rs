@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use loopwright_core::agent::Principal;
+use loopwright_core::Principal;
 use loopwright_mcp::{
     Credentials, Definitions, McpServer, ProcessLimit, ServerConfig, ToolSearch, Transport,
 };

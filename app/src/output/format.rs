@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::ExternalAction;
-use loopwright_core::excerpt;
-use loopwright_core::pattern::{AnswerForm, Question};
+use loopwright_core::tool::{AnswerForm, Question};
+use loopwright_core::{Environment, SystemEnvironment, excerpt};
 
 use crate::wording;
 

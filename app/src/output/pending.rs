@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::ExternalAction;
-use loopwright_core::pattern::{AnswerForm, Question};
+use loopwright_core::tool::{AnswerForm, Question};
+use loopwright_core::{Environment, SystemEnvironment};
 use loopwright_tools::protected_file;
 
 use super::format::{call, digest, of_agent, options, quoted};

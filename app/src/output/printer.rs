@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal};
 
-use loopwright_core::event::{Role, RunOutcome, Update};
+use loopwright_core::event::{Role, RunOutcome};
 use loopwright_core::message::ResultStatus;
+use loopwright_core::model::Update;
 use loopwright_core::{AgentEvent, Message};
 
 use super::format::shortened;

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use loopwright_core::SessionStore;
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::log::{MemoryError, SessionInfo};
+use loopwright_core::{Environment, SessionStore, SystemEnvironment};
 use loopwright_server::SessionSettings;
 use serde::Deserialize;
 

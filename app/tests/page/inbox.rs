@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use loopwright_core::GenericAgent;
-use loopwright_core::event::DecisionKind;
 use loopwright_core::testing::{Script, ScriptedModel, TestTool};
-use loopwright_core::tool::{ActionOptions, Approval};
+use loopwright_core::tool::{ActionOptions, Approval, DecisionKind};
 use loopwright_patterns::PiPattern;
 use loopwright_test_support::browser::Tab;
 use serde_json::json;

@@ -1,7 +1,8 @@
 //! Questions to the user: the form of each kind, with the mouse and with the keyboard alone.
 
-use loopwright_core::pattern::{Asked, Question};
+use loopwright_core::session::Asked;
 use loopwright_core::testing::ScriptedModel;
+use loopwright_core::tool::Question;
 use loopwright_core::{
     BehaviorPattern, GenericAgent, StepContext, StepEnd, StepError, async_trait,
 };

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use loopwright_core::SessionStore;
-use loopwright_core::event::{ActionTerms, DecisionKind};
 use loopwright_core::log::LogEntry;
+use loopwright_core::tool::{ActionTerms, DecisionKind};
 use loopwright_memory::Sqlite;
 use loopwright_test_support::process::{Exit, project};
 use serde_json::Value;

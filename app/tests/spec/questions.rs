@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use loopwright_core::pattern::{Asked, Question};
+use loopwright_core::session::Asked;
 use loopwright_core::testing::{Script, ScriptedModel};
-use loopwright_core::tool::{ActionRequest, Effect};
+use loopwright_core::tool::{ActionRequest, Effect, Question};
 use loopwright_core::{
     AgentBuilder, BehaviorPattern, GenericAgent, RunContext, StepContext, StepEnd, StepError,
     ToolError, async_trait, tool_fn,

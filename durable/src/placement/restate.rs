@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use loopwright_core::agent::{Environment, SystemEnvironment};
+use loopwright_core::{Environment, SystemEnvironment};
 use restate_sdk::endpoint::Endpoint;
 use restate_sdk::http_server::HttpServer;
 use tokio::net::TcpListener;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright_core::GenericAgent;
 use loopwright_core::message::MessageKind;
 use loopwright_core::model::ChatRequest;
 use loopwright_core::testing::{Script, ScriptedModel};
-use loopwright_core::tool::{Approval, Effect, ToolContext, ToolError, tool_with};
+use loopwright_core::tool::{Approval, Effect, ToolContext, tool_with};
+use loopwright_core::{GenericAgent, ToolError};
 use loopwright_patterns::PiPattern;
 use schemars::JsonSchema;
 use serde::Deserialize;

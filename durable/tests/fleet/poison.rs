@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use loopwright_core::SessionStore;
 use loopwright_core::agent::AgentBuilder;
-use loopwright_core::event::{AbortRequest, InputEvent, Prompt};
-use loopwright_core::log::{LogEntry, MemoryError, OwnerNote, PostedInput};
+use loopwright_core::event::{AbortRequest, InputEvent, OwnerNote, Prompt};
+use loopwright_core::log::{LogEntry, MemoryError, PostedInput};
 use loopwright_core::message::{MessageKind, RunId};
 use loopwright_core::model::ChatRequest;
 use loopwright_core::testing::Script;
-use loopwright_core::tool::{Approval, Effect, ToolContext, ToolError, tool_with};
+use loopwright_core::tool::{Approval, Effect, ToolContext, tool_with};
+use loopwright_core::{SessionStore, ToolError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

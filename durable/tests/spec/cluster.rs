@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{
-    AgentEvent, Envelope, InputEvent, Prompt, QueueKind, RunCause, StreamEnd, Urgency,
+    AgentEvent, Envelope, InputEvent, OwnerNote, Prompt, QueueKind, RunCause, StreamEnd, Urgency,
 };
 use loopwright_core::log::{
-    InMemoryStore, LogEntry, MemoryError, OwnerNote, PROBATION, PendingQuery, PostedInput,
+    InMemoryStore, LogEntry, MemoryError, PROBATION, PendingQuery, PostedInput,
 };
 use loopwright_core::message::{Message, MessageId, ResultStatus, RunId, UserMessage};
 use loopwright_core::testing::{Gate, Script, ScriptedModel, TestTool};

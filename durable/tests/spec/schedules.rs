@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use loopwright_core::SessionStore;
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::InputEvent;
 use loopwright_core::log::{InMemoryStore, LogEntry, Schedule};
 use loopwright_core::testing::Script;
+use loopwright_core::{Environment, SessionStore, SystemEnvironment};
 use loopwright_durable::{Cluster, ClusterError, Cron, Driver, Leases, Placement, PlacementError};
 
 use crate::cluster::{agent, until_end, worker};

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use genai_model::GenaiModel;
 use genai_model::mock::Mock;
-use loopwright::event::{RunStatus, Update};
+use loopwright::event::RunStatus;
 use loopwright::message::{ContentPart, Usage};
-use loopwright::model::ModelErrorKind;
+use loopwright::model::{ModelErrorKind, Update};
 use loopwright::patterns::PiPattern;
 use loopwright::{AgentEvent, AgentHandle, GenericAgent, tool};
 

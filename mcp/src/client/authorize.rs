@@ -3,8 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
-use loopwright_core::pattern::Question;
-use loopwright_core::tool::{ActionOptions, Approval, ToolSpec};
+use loopwright_core::tool::{ActionOptions, Approval, Question, ToolSpec};
 use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;

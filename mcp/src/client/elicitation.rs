@@ -1,7 +1,7 @@
 //! Elicitation (MCP, *Elicitation*): a server's questions to the user.
 
 use loopwright_core::excerpt;
-use loopwright_core::pattern::{AnswerForm, Question};
+use loopwright_core::tool::{AnswerForm, Question};
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loopwright_core::pattern::Question;
+use loopwright_core::tool::Question;
 use loopwright_core::{ChatModel, ToolContext, ToolError, ToolOutput, excerpt};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientRequest, CreateMessageRequestParams,

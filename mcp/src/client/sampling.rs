@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use loopwright_core::message::{AssistantMessage, Content, MessageId, StopReason, UserMessage};
 use loopwright_core::model::ChatRequest;
-use loopwright_core::pattern::Question;
+use loopwright_core::tool::Question;
 use loopwright_core::{ChatModel, Message, ToolContext};
 use rmcp::model::{
     CreateMessageRequestParams, CreateMessageResult, ErrorData, Role, SamplingMessage,

@@ -1,7 +1,7 @@
 //! Pending actions as forms of elicitation, and the answers as decisions.
 
-use loopwright_core::event::{Decision, DecisionKind, ExternalAction, Provided};
-use loopwright_core::pattern::{AnswerForm, Question};
+use loopwright_core::event::{Decision, ExternalAction, Provided};
+use loopwright_core::tool::{AnswerForm, DecisionKind, Question};
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
 use serde_json::{Value, json};
 
@@ -166,8 +166,7 @@ fn approval(action: &ExternalAction, content: &Value) -> Result<Decision, String
 mod tests {
     use std::sync::Arc;
 
-    use loopwright_core::event::ActionTerms;
-    use loopwright_core::tool::ActionRequest;
+    use loopwright_core::tool::{ActionRequest, ActionTerms};
 
     use super::*;
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use loopwright_core::event::{EventReader, ExternalAction, RunOutcome};
+use loopwright_core::event::{ExternalAction, RunOutcome};
 use loopwright_core::log::SessionLog;
+use loopwright_core::session::EventReader;
 use loopwright_core::tool::ToolSpec;
 use loopwright_core::{AgentEvent, AgentHandle, EventStream, SessionStore};
 

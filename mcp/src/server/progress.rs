@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use loopwright_core::AgentEvent;
-use loopwright_core::event::{Role, Update};
+use loopwright_core::event::Role;
+use loopwright_core::model::Update;
 use loopwright_core::tool::ToolUpdate;
 use serde_json::Value;
 

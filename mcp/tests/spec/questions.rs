@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use loopwright_core::agent::Budget;
 use loopwright_core::event::{Decision, Provided};
+use loopwright_core::limits::Budget;
 use loopwright_core::log::{LogEntry, SessionLog};
 use loopwright_core::message::{ResultStatus, Usage};
 use loopwright_core::testing::{Harness, Script, ScriptedModel};

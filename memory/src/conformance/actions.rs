@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use loopwright_core::SessionStore;
-use loopwright_core::event::{ActionTerms, Decision, RunStatus};
+use loopwright_core::event::{Decision, RunStatus};
 use loopwright_core::log::{
     AuditQuery, DecisionRecord, LogEntry, MemoryError, PendingAction, PendingQuery, SessionInfo,
 };
+use loopwright_core::tool::ActionTerms;
 
 use super::expect::{Checked, broken, clear, expect_eq, ids, write_session};
 use super::samples;

@@ -3,10 +3,9 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use loopwright_core::agent::Principal;
 use loopwright_core::event::RunStatus;
 use loopwright_core::log::{LogEntry, PendingAction, PendingQuery, SessionInfo, SessionQuery};
-use loopwright_core::{Message, SessionStore};
+use loopwright_core::{Message, Principal, SessionStore};
 use serde_json::json;
 
 use super::expect::{

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use futures::channel::oneshot;
 use futures::future::{Either, select};
-use loopwright_core::agent::{InputError, Principal};
+use loopwright_core::agent::InputError;
 use loopwright_core::event::{ActionResult, Decision, InputEvent, Prompt};
 use loopwright_core::log::{
     Due, InputReceipt, LogEntry, Mailbox, MemoryError, PostedInput, SessionInfo,
 };
-use loopwright_core::{Memory, SessionStore};
+use loopwright_core::{Memory, Principal, SessionStore};
 use serde_json::json;
 
 use super::expect::{Checked, append, broken, expect_absent, expect_eq, ids, open_session};

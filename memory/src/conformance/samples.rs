@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright_core::agent::{Budget, Limit, Principal, TraceContext};
 use loopwright_core::compaction::CompactionCause;
 use loopwright_core::event::{
-    Decision, ExternalAction, Parent, Provided, QueueKind, RunCause, RunStatus, Urgency,
+    Decision, ExternalAction, OwnerNote, Parent, Provided, QueueKind, RunCause, RunStatus, Urgency,
 };
-use loopwright_core::log::{Estimate, LogEntry, OwnerNote, Reservation, StateScope, Used};
+use loopwright_core::limits::{Budget, Limit};
+use loopwright_core::log::{Estimate, LogEntry, Reservation, StateScope, Used};
 use loopwright_core::message::{
     AssistantMessage, Content, ContentPart, CustomMessage, MessageId, MessageKind, ResultStatus,
     RunId, StopReason, ToolCall, ToolResult, Usage, UserMessage,
 };
 use loopwright_core::model::{ModelErrorKind, OutputSchema};
 use loopwright_core::tool::{ActionRequest, ActionTerms, DecisionKind, DefaultDecision};
-use loopwright_core::{Message, ToolOutput};
+use loopwright_core::{Message, Principal, ToolOutput, TraceContext};
 use serde_json::{Value, json};
 
 /// Characters that break a format which joins lines, quotes or cuts texts.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use loopwright_core::SessionStore;
-use loopwright_core::agent::Budget;
 use loopwright_core::event::{ExternalAction, Parent, RunStatus};
+use loopwright_core::limits::Budget;
 use loopwright_core::log::{LogEntry, MemoryError, PendingAction, PendingQuery, SessionInfo};
 use serde_json::json;
 

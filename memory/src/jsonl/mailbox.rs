@@ -9,9 +9,9 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::log::{InputReceipt, MAX_UNREAD_INPUTS, MemoryError, PostedInput};
 use loopwright_core::message::InputId;
+use loopwright_core::{Environment, SystemEnvironment};
 use serde::{Deserialize, Serialize};
 
 use super::error::failed;

@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopwright_core::Memory;
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::log::{InputReceipt, LogEntry, Mailbox, MemoryError, PostedInput};
 use loopwright_core::message::InputId;
+use loopwright_core::{Environment, Memory, SystemEnvironment};
 use tokio::sync::{Mutex, Notify};
 
 use super::error::{blocking, failed};

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopwright_core::agent::Principal;
 use loopwright_core::message::{AssistantMessage, MessageId, MessageKind};
-use loopwright_core::pattern::Profile;
+use loopwright_core::session::Profile;
 use loopwright_core::{
-    Ask, BehaviorPattern, ChatModel, Message, StepContext, StepEnd, StepError, hex,
+    Ask, BehaviorPattern, ChatModel, Message, Principal, StepContext, StepEnd, StepError, hex,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -34,7 +33,7 @@ const ANSWERED: &str = "loopwright.distil.answered";
 /// limits of the run. An error of the model ends the run, after the answer, and `Continue` resumes
 /// it. An error of the file is logged, and the next request includes the same messages.
 ///
-/// The facts are about the [principal](loopwright_core::agent::Principal) of the request. Without
+/// The facts are about the [principal](loopwright_core::Principal) of the request. Without
 /// one, no request is sent, unless the host has set a [scope](Distil::scope). If several principals
 /// use a session, facts about one of them are distilled only from messages since the last request
 /// of another one; steers and follow-ups count as messages of the run's principal. Facts are stored
@@ -46,9 +45,8 @@ const ANSWERED: &str = "loopwright.distil.answered";
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use loopwright_core::agent::Principal;
 /// use loopwright_core::testing::{Script, ScriptedModel};
-/// use loopwright_core::{GenericAgent, RunContext};
+/// use loopwright_core::{GenericAgent, Principal, RunContext};
 /// use loopwright_memory::long_term::{Distil, LongTerm, Scope};
 /// use loopwright_patterns::PiPattern;
 /// # let folder = tempfile::tempdir()?;

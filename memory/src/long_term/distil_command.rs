@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopwright_core::agent::{AgentState, InputError};
+use loopwright_core::agent::InputError;
 use loopwright_core::event::RunOutcome;
 use loopwright_core::hooks::{Conversation, HookContext, Hooks};
 use loopwright_core::message::MessageKind;
+use loopwright_core::session::AgentState;
 use loopwright_core::{AgentHandle, Message};
 
 /// The request that makes a pattern built with [`Distil::on_command`](super::Distil::on_command)

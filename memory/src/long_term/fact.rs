@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use loopwright_core::agent::Principal;
+use loopwright_core::Principal;
 use loopwright_core::message::MessageId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -24,7 +24,7 @@ const DEFAULT_LIMIT: usize = 10;
 /// A hook that adds the facts relevant to the user's request to each request of the run, as a
 /// message directly before the user's. Built by [`LongTerm::hook`].
 ///
-/// The facts are about the [principal](loopwright_core::agent::Principal) of the request, and from
+/// The facts are about the [principal](loopwright_core::Principal) of the request, and from
 /// the scopes that the host has added. Without a principal, no facts about a user are added.
 ///
 /// They are chosen once for each request of the user, at the first request to the model, and the

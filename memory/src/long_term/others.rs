@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use loopwright_core::agent::Principal;
 use loopwright_core::message::{Content, MessageKind};
-use loopwright_core::{Message, hex};
+use loopwright_core::{Message, Principal, hex};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 

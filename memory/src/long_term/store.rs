@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::log::MemoryError;
 use loopwright_core::retrieval::{Embedder, RetrievalError};
+use loopwright_core::{Environment, SystemEnvironment};
 use rusqlite::Connection;
 
 use super::error::LongTermError;
@@ -36,9 +36,8 @@ const EMBED_BATCH: usize = 64;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use loopwright_core::agent::Principal;
 /// use loopwright_core::testing::{Script, ScriptedModel};
-/// use loopwright_core::{GenericAgent, RunContext};
+/// use loopwright_core::{GenericAgent, Principal, RunContext};
 /// use loopwright_memory::long_term::{LongTerm, Scope};
 /// use loopwright_patterns::PiPattern;
 /// use serde_json::json;

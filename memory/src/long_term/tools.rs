@@ -21,7 +21,7 @@ const MAX_RECALLED: usize = 20;
 /// [`LongTerm::tools`].
 ///
 /// The scope of a call is not an argument. It is the user who is the call's
-/// [principal](loopwright_core::agent::Principal), and the scopes that the host has added. Without
+/// [principal](loopwright_core::Principal), and the scopes that the host has added. Without
 /// a principal and without added scopes, each call fails.
 ///
 /// A call that runs again after a crash does not store or delete anything twice, and returns the

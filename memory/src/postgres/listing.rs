@@ -1,6 +1,6 @@
 //! Lists, in pages: sessions, pending actions, decisions.
 
-use loopwright_core::agent::Principal;
+use loopwright_core::Principal;
 use loopwright_core::log::{
     AuditPage, AuditQuery, DecisionRecord, PendingAction, PendingPage, PendingQuery, SessionCursor,
     SessionInfo, SessionPage, SessionQuery,

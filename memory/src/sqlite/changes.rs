@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::log::{LogEntry, MAX_UNREAD_INPUTS, MemoryError, PostedInput, SessionInfo};
+use loopwright_core::{Environment, SystemEnvironment};
 use rusqlite::{Connection, Statement};
 use tokio::sync::Notify;
 

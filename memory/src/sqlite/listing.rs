@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use loopwright_core::agent::Principal;
+use loopwright_core::Principal;
 use loopwright_core::log::{MemoryError, SessionCursor, SessionInfo, SessionPage, SessionQuery};
 use rusqlite::{Connection, OptionalExtension, Statement};
 

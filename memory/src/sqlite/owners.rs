@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-use loopwright_core::agent::{Environment, SystemEnvironment};
+use loopwright_core::{Environment, SystemEnvironment};
 
 use crate::private;
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use loopwright_core::testing::{check_log, check_transcript, replay_messages};
+use loopwright_core::testing::check_transcript;
 use loopwright_core::{event::*, log::*, message::*, tool::*};
 use serde::Deserialize;
 use serde_json::Value;

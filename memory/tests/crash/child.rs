@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+use loopwright_core::AgentHandle;
 use loopwright_core::{agent::*, event::*, log::*};
 use loopwright_patterns::PiPattern;
 use rustix::process::{Signal, getpid, kill_process};

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use loopwright_core::SessionStore;
-use loopwright_core::testing::check_log;
 use loopwright_core::{event::*, log::*, message::*};
 use loopwright_test_support::postgres::Server;
 use tempfile::TempDir;

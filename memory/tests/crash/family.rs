@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::{AgentHandle, ToolError};
 use loopwright_core::{agent::*, event::*, message::*, tool::*};
 use loopwright_patterns::PiPattern;
 use serde::{Deserialize, Serialize};

@@ -29,7 +29,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use case::{Case, End, Workspace};
 use child::KillPoint;
-use loopwright_core::log::{LogEntry, OwnerNote};
+use loopwright_core::event::OwnerNote;
+use loopwright_core::log::LogEntry;
 use loopwright_core::message::ResultStatus;
 use scenario::{SCENARIOS, number};
 use stores::Kind;

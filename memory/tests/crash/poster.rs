@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use loopwright_core::SessionStore;
 use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::{AgentHandle, ToolError};
 use loopwright_core::{agent::*, event::*, log::*, message::*, tool::*};
 use loopwright_patterns::PiPattern;
 use serde::{Deserialize, Serialize};

@@ -10,7 +10,6 @@ use loopwright_core::SessionStore;
 use loopwright_core::event::InputEvent;
 use loopwright_core::log::*;
 use loopwright_core::message::InputId;
-use loopwright_core::testing::check_log;
 use loopwright_test_support::postgres::Server;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};

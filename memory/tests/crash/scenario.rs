@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
+use loopwright_core::ToolError;
+use loopwright_core::session::WhileAwaiting;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::{agent::*, compaction::*, event::*, message::*, model::*, tool::*};
 use serde_json::{Value, json};

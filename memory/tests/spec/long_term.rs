@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use loopwright_core::agent::{Environment, Principal};
 use loopwright_core::event::Prompt;
 use loopwright_core::retrieval::{Embedder, RetrievalError};
 use loopwright_core::testing::Script;
+use loopwright_core::{Environment, Principal};
 use loopwright_memory::long_term::{Fact, LongTerm, Scope};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -31,8 +31,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Done, Tally, Work};
-use loopwright_core::agent::Limits;
-use loopwright_core::event::{InputEvent, Role, RunStatus, Update};
+use loopwright_core::event::{InputEvent, Role, RunStatus};
+use loopwright_core::limits::Limits;
+use loopwright_core::model::Update;
 use loopwright_core::tool::Effect;
 use loopwright_core::{AgentEvent, GenericAgent, RunContext, ToolError, tool_fn};
 use loopwright_otel::Telemetry;

@@ -3,14 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use loopwright_core::agent::TraceContext;
 use loopwright_core::event::{Prompt, RunOutcome};
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::message::Usage;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::tool::ToolSpec;
 use loopwright_core::{
-    AgentBuilder, GenericAgent, RunContext, Tool, ToolContext, ToolError, ToolOutput,
+    AgentBuilder, GenericAgent, RunContext, Tool, ToolContext, ToolError, ToolOutput, TraceContext,
 };
 use loopwright_otel::Telemetry;
 use loopwright_patterns::PiPattern;

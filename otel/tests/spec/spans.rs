@@ -1,6 +1,6 @@
 //! Spans: names, kinds, attributes, parents, errors, content.
 
-use loopwright_core::agent::TraceContext;
+use loopwright_core::TraceContext;
 use loopwright_core::event::Prompt;
 use loopwright_core::model::ModelErrorKind;
 use loopwright_core::testing::Script;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use loopwright_core::agent::{Limit, Limits};
 use loopwright_core::event::RunCause;
+use loopwright_core::limits::{Limit, Limits};
 use loopwright_core::log::LogEntry;
 use loopwright_core::message::Usage;
 use loopwright_core::model::{ModelInfo, Prices};

@@ -3,9 +3,8 @@
 use std::fmt::Write;
 
 use loopwright_core::Message;
-use loopwright_core::log::LogEntry;
+use loopwright_core::log::{LogEntry, replay_messages};
 use loopwright_core::message::{ContentPart, MessageId, MessageKind};
-use loopwright_core::testing::replay_messages;
 
 /// The messages, ends of runs and custom events of a session. Numbers of messages and ids of calls
 /// and inputs are left out, since they depend on the history before.

@@ -4,10 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use loopwright_core::event::{Envelope, EventStream, InputEvent, RunStatus};
-use loopwright_core::log::{InMemory, LogEntry, MemoryError};
-use loopwright_core::testing::{
-    FixedEnvironment, Gate, Script, ScriptedModel, check_log, check_transcript,
-};
+use loopwright_core::log::{InMemory, LogEntry, MemoryError, check_log};
+use loopwright_core::testing::{FixedEnvironment, Gate, Script, ScriptedModel, check_transcript};
 use loopwright_core::{AgentBuilder, AgentHandle, Memory, RunContext, async_trait};
 
 use super::scenario::{Input, Scenario};

@@ -1,7 +1,7 @@
 //! Patterns around patterns around patterns.
 
 use loopwright_core::event::{Decision, Provided};
-use loopwright_core::pattern::Profile;
+use loopwright_core::session::Profile;
 use loopwright_core::testing::{Harness, Script};
 use loopwright_patterns::{Clarify, Handoff, PiPattern, PlanExecute, PlanFirst, Reflect, Route};
 use serde_json::json;

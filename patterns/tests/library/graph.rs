@@ -2,8 +2,8 @@
 
 use loopwright_core::event::{Decision, Provided, RunStatus};
 use loopwright_core::message::UserMessage;
-use loopwright_core::pattern::Question;
 use loopwright_core::testing::{Harness, Script, TestTool};
+use loopwright_core::tool::Question;
 use loopwright_core::{Ask, StepContext};
 use loopwright_patterns::{Graph, Next, PiPattern};
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! Agents with patterns of the library are recorded in a cassette, and replayed without models and
 //! tools. `ReAct` and `Orchestrate` are recorded beside their other tests.
 
-use loopwright_core::pattern::Profile;
+use loopwright_core::session::Profile;
 use loopwright_core::testing::Script;
 use loopwright_patterns::{
     Clarify, Graph, Handoff, Next, PiPattern, PlanExecute, PlanFirst, Reflect,

@@ -1,6 +1,6 @@
 //! Patterns in which roles answer: routes and hand-overs.
 
-use loopwright_core::pattern::Profile;
+use loopwright_core::session::Profile;
 use loopwright_core::testing::{Harness, Script, ScriptedModel, TestTool};
 use loopwright_core::{
     AgentBuilder, BehaviorPattern, GenericAgent, StepContext, StepEnd, StepError,

@@ -1,7 +1,7 @@
 //! Patterns that plan, judge, and call tools from text.
 
 use loopwright_core::model::ToolChoice;
-use loopwright_core::pattern::Profile;
+use loopwright_core::session::Profile;
 use loopwright_core::testing::{Harness, Script, ScriptedModel, TestTool};
 use loopwright_patterns::{FirstCall, PiPattern, PlanExecute, ReAct, Reflect};
 use serde_json::json;

@@ -1,6 +1,7 @@
 //! [`Painter`]: a pattern that asks the user and calls a tool before the model is asked.
 
-use loopwright_core::pattern::{Asked, Call, Question};
+use loopwright_core::session::{Asked, Call};
+use loopwright_core::tool::Question;
 use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError, async_trait};
 use loopwright_patterns::PiPattern;
 use serde_json::json;

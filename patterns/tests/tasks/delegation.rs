@@ -5,7 +5,7 @@ use crate::family::{Offer, TASK};
 
 // [pattern]
 use loopwright_core::message::UserMessage;
-use loopwright_core::pattern::Call;
+use loopwright_core::session::Call;
 use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError, async_trait};
 
 struct BestOffer<P> {

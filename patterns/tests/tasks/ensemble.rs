@@ -35,7 +35,7 @@ impl BehaviorPattern for Ensemble {
 
 use std::time::Duration;
 
-use loopwright_core::agent::{Limit, Limits};
+use loopwright_core::limits::{Limit, Limits};
 use loopwright_core::message::Usage;
 use loopwright_core::testing::{Harness, Scenario, Script, ScriptedModel};
 use loopwright_core::{AgentBuilder, model::ChatRequest};

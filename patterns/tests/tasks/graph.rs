@@ -3,7 +3,7 @@
 
 // [pattern]
 use loopwright_core::message::UserMessage;
-use loopwright_core::pattern::Question;
+use loopwright_core::tool::Question;
 use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError, async_trait};
 use loopwright_patterns::PiPattern;
 

@@ -1,7 +1,7 @@
 //! Task 10, first form: the pattern asks the user, then another pattern answers.
 
 // [pattern]
-use loopwright_core::pattern::Question;
+use loopwright_core::tool::Question;
 use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError, async_trait};
 
 struct Painter<P>(P);

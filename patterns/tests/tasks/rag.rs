@@ -3,7 +3,7 @@
 
 // [pattern]
 use loopwright_core::message::{CustomMessage, MessageKind};
-use loopwright_core::pattern::Call;
+use loopwright_core::session::Call;
 use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError, async_trait};
 use serde_json::json;
 

@@ -4,7 +4,7 @@
 // [pattern]
 use loopwright_core::event::IncompleteReply;
 use loopwright_core::message::UserMessage;
-use loopwright_core::pattern::Call;
+use loopwright_core::session::Call;
 use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError, async_trait};
 use serde_json::Value;
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use loopwright_core::message::UserMessage;
-use loopwright_core::pattern::Profile;
+use loopwright_core::session::Profile;
 use loopwright_core::tool::Effect;
 use loopwright_core::{
     Ask, BehaviorPattern, StepContext, StepEnd, StepError, Tool, ToolError, async_trait, tool_fn,

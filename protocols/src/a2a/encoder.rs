@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-use loopwright_core::event::{AgentEvent, Envelope, ExternalAction, Role, Update};
+use loopwright_core::event::{AgentEvent, Envelope, ExternalAction, Role};
 use loopwright_core::message::MessageId;
+use loopwright_core::model::Update;
 use serde_json::{Value, json};
 
 use super::task::{Task, TaskId, TaskState, agent_message, artifact, failure, needed, status};

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use loopwright_core::event::{
-    AgentEvent, Envelope, ExternalAction, Role, RunCause, RunOutcome, RunStatus,
-};
+use loopwright_core::AgentEvent;
+use loopwright_core::event::{Envelope, ExternalAction, Role, RunCause, RunOutcome, RunStatus};
 use loopwright_core::message::MessageId;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::{Deserialize, Serialize};

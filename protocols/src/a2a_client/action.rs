@@ -1,7 +1,7 @@
 //! [`RemoteAction`]: a pending action of a remote task, as a question to the user of this agent.
 
-use loopwright_core::event::{DecisionKind, ExternalAction};
-use loopwright_core::pattern::Question;
+use loopwright_core::event::ExternalAction;
+use loopwright_core::tool::{DecisionKind, Question};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

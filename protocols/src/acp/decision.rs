@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use loopwright_core::event::{Decision, DecisionKind, ExternalAction, Provided};
-use loopwright_core::pattern::{AnswerForm, Question};
+use loopwright_core::event::{Decision, ExternalAction, Provided};
+use loopwright_core::tool::{AnswerForm, DecisionKind, Question};
 use serde_json::{Value, json};
 
 use super::update::tool_call;

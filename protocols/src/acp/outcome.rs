@@ -1,7 +1,7 @@
 //! The reasons why a turn ended.
 
-use loopwright_core::agent::Limit;
 use loopwright_core::event::{IncompleteReply, RunOutcome, RunStatus};
+use loopwright_core::limits::Limit;
 
 use crate::rpc::RpcError;
 

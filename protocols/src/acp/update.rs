@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use loopwright_core::AgentEvent;
-use loopwright_core::event::Update;
 use loopwright_core::message::{
     AssistantMessage, CallId, Content, ContentPart, MessageId, MessageKind, ToolResult,
 };
+use loopwright_core::model::Update;
 use loopwright_core::tool::ToolUpdate;
 use serde_json::{Value, json};
 

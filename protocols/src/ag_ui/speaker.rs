@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use loopwright_core::Message;
-use loopwright_core::event::Update;
 use loopwright_core::message::{AssistantMessage, MessageId};
+use loopwright_core::model::Update;
 use serde_json::{Value, json};
 
 use super::event::{Event, Events};

@@ -161,9 +161,9 @@ impl ChatMessage {
 
 #[cfg(test)]
 mod tests {
-    use loopwright_core::log::SessionLog;
+    use loopwright_core::log::{SessionLog, check_log};
     use loopwright_core::model::ThinkingLevel;
-    use loopwright_core::testing::{check_log, check_transcript};
+    use loopwright_core::testing::check_transcript;
     use serde_json::json;
 
     use super::*;

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use loopwright_core::AgentEvent;
-use loopwright_core::event::{Envelope, Role, RunOutcome, Update};
+use loopwright_core::event::{Envelope, Role, RunOutcome};
 use loopwright_core::message::Usage;
+use loopwright_core::model::Update;
 use schemars::JsonSchema;
 use serde::Serialize;
 

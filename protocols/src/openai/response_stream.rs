@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use loopwright_core::AgentEvent;
 use loopwright_core::error::ModelErrorKind;
-use loopwright_core::event::{Envelope, Role, RunOutcome, Update};
+use loopwright_core::event::{Envelope, Role, RunOutcome};
 use loopwright_core::message::{AssistantMessage, CallId, ContentPart, Message};
+use loopwright_core::model::Update;
 use serde_json::Value;
 
 use super::head::ResponseHead;

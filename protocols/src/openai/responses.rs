@@ -207,8 +207,8 @@ fn error_text(error: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use loopwright_core::log::SessionLog;
-    use loopwright_core::testing::{check_log, check_transcript};
+    use loopwright_core::log::{SessionLog, check_log};
+    use loopwright_core::testing::check_transcript;
     use serde_json::json;
 
     use super::*;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::Stream;
 use hyper::{Response, StatusCode};
-use loopwright_core::agent::TraceContext;
+use loopwright_core::TraceContext;
 use loopwright_core::model::{ModelError, ModelErrorKind, ModelEvent};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};

@@ -1,8 +1,7 @@
 //! The headers of W3C Trace Context.
 
 use futures::StreamExt;
-use loopwright_core::ChatModel;
-use loopwright_core::agent::TraceContext;
+use loopwright_core::{ChatModel, TraceContext};
 use loopwright_providers::OpenAiChat;
 
 use crate::kit::request;

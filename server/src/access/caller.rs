@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use loopwright_core::agent::{Principal, TraceContext};
 use loopwright_core::event::Prompt;
+use loopwright_core::{Principal, TraceContext};
 
 /// The role that may do everything.
 const ADMIN: &str = "admin";
@@ -21,7 +21,7 @@ pub(super) const SYSTEM: &str = "system";
 /// request never names its sender.
 ///
 /// ```
-/// use loopwright_core::agent::Principal;
+/// use loopwright_core::Principal;
 /// use loopwright_server::Caller;
 ///
 /// let ann = Caller::new(Principal::new("ann")).role("finance");

@@ -4,7 +4,7 @@ mod keys;
 
 use jsonwebtoken::jwk::{CommonParameters, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
-use loopwright_core::agent::Principal;
+use loopwright_core::Principal;
 use serde_json::{Map, Value};
 
 pub(super) use self::keys::invalid;

@@ -1,7 +1,7 @@
 //! [`AccessPolicy`]: the rights of callers, and the default policy.
 
 use async_trait::async_trait;
-use loopwright_core::agent::Principal;
+use loopwright_core::Principal;
 use loopwright_core::log::{PendingAction, SessionInfo};
 
 use super::caller::Caller;

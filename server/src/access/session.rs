@@ -7,9 +7,8 @@ use axum::extract::FromRequestParts;
 use axum::http::Extensions;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use loopwright_core::SessionStore;
-use loopwright_core::agent::Principal;
 use loopwright_core::log::{DecisionRecord, MemoryError, PendingAction, SessionInfo};
+use loopwright_core::{Principal, SessionStore};
 
 use super::caller::Caller;
 use super::name::check_name;

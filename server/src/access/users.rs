@@ -1,6 +1,6 @@
 //! [`Users`]: the tokens of a server and their callers.
 
-use loopwright_core::agent::Principal;
+use loopwright_core::Principal;
 
 use super::caller::Caller;
 #[cfg(feature = "jwt")]

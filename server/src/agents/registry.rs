@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use loopwright_core::GenericAgent;
-use loopwright_core::agent::{Budget, Principal};
 use loopwright_core::event::ExternalAction;
+use loopwright_core::limits::Budget;
 use loopwright_core::model::ModelInfo;
+use loopwright_core::{GenericAgent, Principal};
 
 use super::factory::AgentFactory;
 use super::models::Models;

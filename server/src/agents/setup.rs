@@ -4,10 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use loopwright_core::ChatModel;
-use loopwright_core::agent::{Extensions, Principal};
 use loopwright_core::model::ModelError;
 use loopwright_core::tool::ToolSpec;
+use loopwright_core::{ChatModel, Extensions, Principal};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

@@ -7,9 +7,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
-use loopwright_core::SessionStore;
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::log::{AuditQuery, MemoryError, PendingAction};
+use loopwright_core::{Environment, SessionStore, SystemEnvironment};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 

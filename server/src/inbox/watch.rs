@@ -8,10 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright_core::SessionStore;
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::log::{AuditQuery, DecisionRecord, MemoryError, PendingAction, PendingQuery};
 use loopwright_core::message::CallId;
+use loopwright_core::{Environment, SessionStore, SystemEnvironment};
 use tokio::sync::{Mutex, Notify, broadcast};
 
 use super::change::ActionChange;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
-use loopwright_core::agent::{Environment, SystemEnvironment};
+use loopwright_core::{Environment, SystemEnvironment};
 use reqwest::redirect::Policy;
 use sha2::Sha256;
 use tokio::sync::Semaphore;

@@ -18,11 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use loopwright_core::agent::{
-    Budget, BudgetPermit, Environment, LimitReached, Principal, SharedBudget, SystemEnvironment,
-};
+use loopwright_core::limits::{Budget, LimitReached};
 use loopwright_core::log::{Estimate, MemoryError, SessionInfo};
-use loopwright_core::{Memory, SessionStore, StepError};
+use loopwright_core::session::{BudgetPermit, SharedBudget};
+use loopwright_core::{Environment, Memory, Principal, SessionStore, StepError, SystemEnvironment};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use self::day::Day;

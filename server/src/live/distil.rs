@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use loopwright_core::agent::Principal;
 use loopwright_core::event::InputEvent;
-use loopwright_core::{AgentHandle, SessionStore};
+use loopwright_core::{AgentHandle, Principal, SessionStore};
 use loopwright_memory::long_term::{DISTIL_COMMAND, is_distil_due};
 
 use crate::agents::Agents;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::log::{Due, PROBATION, SessionInfo, SessionQuery};
+use loopwright_core::{Environment, SystemEnvironment};
 use tokio::time::Instant;
 
 use super::{LiveSessions, Parts};

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use loopwright_core::SessionStore;
-use loopwright_core::agent::Principal;
+use loopwright_core::{Principal, SessionStore};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 #[cfg(feature = "long-term")]
 use tokio::time::Instant;

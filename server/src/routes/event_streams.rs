@@ -236,8 +236,9 @@ fn event_frame(feed: &str, id: Option<u64>, event: &EncodedEvent) -> SseFrame {
 #[cfg(test)]
 mod tests {
     use loopwright_core::AgentEvent;
-    use loopwright_core::event::{Envelope, Update};
+    use loopwright_core::event::Envelope;
     use loopwright_core::message::{MessageId, RunId};
+    use loopwright_core::model::Update;
 
     use super::*;
     use crate::streams::encoded_events::EncodedEvents;

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::http::HeaderValue;
-use loopwright_core::SessionStore;
-use loopwright_core::agent::{Budget, Principal};
+use loopwright_core::limits::Budget;
+use loopwright_core::{Principal, SessionStore};
 #[cfg(feature = "long-term")]
 use loopwright_memory::long_term::LongTerm;
 use tokio::sync::Semaphore;
@@ -321,7 +321,7 @@ impl ServerBuilder {
     /// agents that have a model of their own. Decisions are still accepted.
     ///
     /// Each model request is reserved before it is sent. A run in progress ends with
-    /// [`Limit::Shared`](loopwright_core::agent::Limit::Shared) instead of its next request. Near
+    /// [`Limit::Shared`](loopwright_core::limits::Limit::Shared) instead of its next request. Near
     /// the end of the budget, the requests of a principal wait for each other, so each process
     /// exceeds the budget by at most one request. Requests in progress in other processes count
     /// with the estimates in their logs, which have no output.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use loopwright_core::agent::Budget;
+use loopwright_core::limits::Budget;
 use loopwright_core::model::ThinkingLevel;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use loopwright_core::SessionStore;
-use loopwright_core::event::{AgentEvent, Envelope, RunCause, Update};
+use loopwright_core::event::{AgentEvent, Envelope, RunCause};
 use loopwright_core::log::{Follower, LogEntry, MemoryError};
 use loopwright_core::message::{CallId, InputId, RunId};
+use loopwright_core::model::Update;
 use tokio::time::Instant;
 
 use super::encoded_events::{self, EncodedEvents};

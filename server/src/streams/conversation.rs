@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use loopwright_core::agent::Principal;
+use loopwright_core::Principal;
 use loopwright_core::event::{Envelope, ExternalAction, InputEvent};
 use loopwright_core::hex;
 use loopwright_core::log::{MemoryError, SessionInfo, SessionLog};

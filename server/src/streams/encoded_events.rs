@@ -115,8 +115,8 @@ impl io::Write for Length {
 
 #[cfg(test)]
 mod tests {
-    use loopwright_core::event::Update;
     use loopwright_core::message::{AssistantMessage, Message, MessageId, RunId};
+    use loopwright_core::model::Update;
 
     use super::*;
 

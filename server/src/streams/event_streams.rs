@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use loopwright_core::agent::{Environment, SystemEnvironment};
+use loopwright_core::{Environment, SystemEnvironment};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::mpsc;

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use loopwright_core::AgentEvent;
-use loopwright_core::event::{Envelope, Role, Update};
+use loopwright_core::event::{Envelope, Role};
 use loopwright_core::message::{CallId, ResultStatus};
+use loopwright_core::model::Update;
 use loopwright_core::tool::{Progress, ToolUpdate};
 use loopwright_protocols::RunFailure;
 use schemars::JsonSchema;

@@ -6,11 +6,12 @@ use std::task::{Context, Poll, ready};
 
 use futures::{Stream, StreamExt};
 use loopwright_core::compaction::CompactionCause;
-use loopwright_core::event::{Decision, Envelope, Provided, RunCause, Update};
+use loopwright_core::event::{Decision, Envelope, Provided, RunCause};
 use loopwright_core::message::{
     AssistantMessage, Content, ContentPart, CustomMessage, MessageKind, ToolCall, Usage,
     UserMessage,
 };
+use loopwright_core::model::Update;
 use loopwright_core::{AgentEvent, EventStream, Message};
 use serde_json::Value;
 

@@ -8,10 +8,9 @@ use std::task::{Context, Poll};
 
 use axum::response::Response;
 use futures::{Stream, StreamExt};
-use loopwright_core::agent::Principal;
 use loopwright_core::event::{AgentEvent, Envelope, Prompt, StreamEnd};
 use loopwright_core::log::{InMemory, LogEntry};
-use loopwright_core::{AgentHandle, EventStream, Memory, RunContext};
+use loopwright_core::{AgentHandle, EventStream, Memory, Principal, RunContext};
 use loopwright_protocols::RunFailure;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 

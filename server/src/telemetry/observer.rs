@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright_core::AgentEvent;
-use loopwright_core::event::{Envelope, Role, RunStatus, Update};
+use loopwright_core::event::{Envelope, Role, RunStatus};
 use loopwright_core::message::{AssistantMessage, CallId};
+use loopwright_core::model::Update;
 use tokio::time::Instant;
 use tracing::{Span, field};
 

@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use axum::http::{Request, header};
-use loopwright_core::agent::{Budget, Principal};
+use loopwright_core::limits::Budget;
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::message::Usage;
 use loopwright_core::testing::{Script, ScriptedModel};
-use loopwright_core::{GenericAgent, Memory, SessionStore};
+use loopwright_core::{GenericAgent, Memory, Principal, SessionStore};
 use loopwright_memory::Sqlite;
 use loopwright_patterns::PiPattern;
 use loopwright_server::{Access, AccessPolicy, Caller, OperatorRules, Server, ServerBuilder};

@@ -12,11 +12,10 @@ use futures::FutureExt;
 use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
-use loopwright_core::agent::Principal;
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::model::ModelError;
 use loopwright_core::testing::{Script, ScriptedModel};
-use loopwright_core::{ChatModel, SessionStore};
+use loopwright_core::{ChatModel, Principal, SessionStore};
 use loopwright_memory::long_term::LongTerm;
 use loopwright_server::{
     AgentFactory, AgentRejection, Caller, CodingAgent, LlmConfig, Models, OperatorRules, Server,

@@ -4,12 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright_core::agent::Principal;
-use loopwright_core::event::{DecisionKind, InputEvent};
+use loopwright_core::event::InputEvent;
 use loopwright_core::log::{Due, InMemoryStore, InputReceipt, LogEntry, PostedInput};
 use loopwright_core::testing::{Script, ScriptedModel, TestTool};
-use loopwright_core::tool::{ActionOptions, Approval};
-use loopwright_core::{AgentBuilder, GenericAgent, SessionStore};
+use loopwright_core::tool::{ActionOptions, Approval, DecisionKind};
+use loopwright_core::{AgentBuilder, GenericAgent, Principal, SessionStore};
 use loopwright_patterns::PiPattern;
 use loopwright_server::{AgentRejection, AgentSetup, Caller, Server};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loopwright_core::agent::Budget;
+use loopwright_core::limits::Budget;
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::message::Usage;
 use loopwright_core::model::ChatRequest;

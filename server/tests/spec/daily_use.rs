@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use loopwright_core::agent::Budget;
+use loopwright_core::limits::Budget;
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::message::Usage;
 use loopwright_core::testing::{Script, ScriptedModel};

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use loopwright_core::GenericAgent;
-use loopwright_core::agent::Principal;
 use loopwright_core::testing::{Gate, Script, ScriptedModel, TestTool};
 use loopwright_core::tool::Effect;
+use loopwright_core::{GenericAgent, Principal};
 use loopwright_patterns::PiPattern;
 use loopwright_server::Caller;
 use serde_json::{Value, json};

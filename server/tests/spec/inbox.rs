@@ -12,11 +12,10 @@ use axum::routing::post;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
-use loopwright_core::agent::Principal;
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::testing::{Script, ScriptedModel, TestTool};
 use loopwright_core::tool::{ActionOptions, Approval};
-use loopwright_core::{AgentBuilder, GenericAgent, SessionStore};
+use loopwright_core::{AgentBuilder, GenericAgent, Principal, SessionStore};
 use loopwright_memory::Sqlite;
 use loopwright_patterns::PiPattern;
 use loopwright_server::{

@@ -8,10 +8,9 @@ use axum::routing::get;
 use axum::{Json, Router};
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
-use loopwright_core::GenericAgent;
-use loopwright_core::agent::Principal;
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::testing::ScriptedModel;
+use loopwright_core::{GenericAgent, Principal};
 use loopwright_patterns::PiPattern;
 use loopwright_server::{Caller, JwtUsers, OperatorRules, Server};
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::http::Request;
 use futures::StreamExt;
 use loopwright_core::SessionStore;
-use loopwright_core::agent::Budget;
+use loopwright_core::limits::Budget;
 use loopwright_core::log::{InMemoryStore, LogEntry};
 use loopwright_core::model::{BlockKind, ModelEvent};
 use loopwright_core::testing::{Gate, Script};

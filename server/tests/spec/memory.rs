@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use loopwright_core::GenericAgent;
-use loopwright_core::agent::Principal;
 use loopwright_core::model::ModelErrorKind;
 use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::{GenericAgent, Principal};
 use loopwright_memory::long_term::{LongTerm, Scope};
 use loopwright_patterns::PiPattern;
 use loopwright_server::{Caller, ServerBuilder};

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, header};
-use loopwright_core::agent::{Budget, Principal};
+use loopwright_core::limits::Budget;
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::message::Usage;
 use loopwright_core::testing::{Script, ScriptedModel};
-use loopwright_core::{GenericAgent, ToolError, tool_fn};
+use loopwright_core::{GenericAgent, Principal, ToolError, tool_fn};
 use loopwright_patterns::PiPattern;
 use loopwright_server::{Access, AccessPolicy, Caller, Server, ServerBuilder};
 use serde_json::{Value, json};

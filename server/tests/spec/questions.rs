@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use loopwright_core::log::{InMemoryStore, LogEntry};
-use loopwright_core::pattern::{Asked, Question};
+use loopwright_core::session::Asked;
 use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::tool::Question;
 use loopwright_core::{
     BehaviorPattern, GenericAgent, RunContext, SessionStore, StepContext, StepEnd, StepError,
     async_trait,

@@ -2,10 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use loopwright_core::GenericAgent;
-use loopwright_core::agent::Principal;
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::{GenericAgent, Principal};
 use loopwright_patterns::PiPattern;
 use loopwright_server::{Caller, OperatorRules, Server, serve};
 use serde_json::json;

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use loopwright_core::agent::Principal;
+use loopwright_core::Principal;
 use loopwright_core::log::InMemoryStore;
-use loopwright_core::pattern::Question;
 use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::tool::Question;
 use loopwright_memory::long_term::{LongTerm, Scope};
 use loopwright_server::{Caller, OperatorRules};
 use serde_json::{Value, json};

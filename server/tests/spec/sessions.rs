@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright_core::SessionStore;
-use loopwright_core::agent::Principal;
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::testing::{Gate, Script};
+use loopwright_core::{Principal, SessionStore};
 use loopwright_memory::Sqlite;
 use loopwright_server::Caller;
 use serde_json::{Value, json};

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::event::AgentEvent;
+use crate::event::action::{ExternalAction, call_of_child};
+use crate::event::input::{ActionResult, Decision};
 use crate::limits::Spent;
-use crate::log::action::{ExternalAction, call_of_child};
 use crate::log::calls::{Call, ChildCall, Phase};
 use crate::log::entry::LogEntry;
-use crate::log::event::AgentEvent;
 use crate::log::fold::Fold;
-use crate::log::input::{ActionResult, Decision};
 use crate::log::turn::Account;
 use crate::message::CallId;
 

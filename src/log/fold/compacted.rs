@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::state::{ActiveSummary, Fold};
-use crate::log::compaction::{Compaction, check_range};
-use crate::log::conversation::Conversation;
+use crate::compaction::{Compaction, check_range};
+use crate::event::AgentEvent;
+use crate::hooks::conversation::Conversation;
 use crate::log::entry::LogEntry;
-use crate::log::event::AgentEvent;
 use crate::message::{Message, MessageId, MessageKind};
 
 impl Fold {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::state::{ActiveSummary, Fold};
-use crate::log::outcome::IncompleteReply;
+use crate::event::outcome::IncompleteReply;
 use crate::message::{Message, MessageId, MessageKind};
 
 impl Fold {

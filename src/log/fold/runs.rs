@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::state::{AfterBatch, Fold};
+use crate::event::AgentEvent;
+use crate::event::input::QueueKind;
+use crate::event::outcome::{RunCause, RunOutcome, RunStatus};
 use crate::log::entry::{LogEntry, StateScope};
-use crate::log::event::AgentEvent;
-use crate::log::input::QueueKind;
-use crate::log::outcome::{RunCause, RunOutcome, RunStatus};
 use crate::log::turn::Turn;
 use crate::message::{InputId, RunId};
 

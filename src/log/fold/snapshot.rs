@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::state::Fold;
-use crate::log::action::ExternalAction;
+use crate::event::action::ExternalAction;
 use crate::log::calls::Call;
 #[cfg(feature = "testing")]
 use crate::log::entry::LogEntry;

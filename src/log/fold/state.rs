@@ -6,13 +6,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::log::action::ExternalAction;
+use crate::compaction::{Compaction, ContextSize};
+use crate::event::action::ExternalAction;
+use crate::event::input::{QueueKind, Urgency};
+use crate::event::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
 use crate::log::calls::{Batch, Call, KeyedResult, Phase};
-use crate::log::compaction::{Compaction, ContextSize};
 use crate::log::due::Due;
 use crate::log::entry::StateScope;
-use crate::log::input::{QueueKind, Urgency};
-use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
 use crate::log::queue::{Queue, QueuedMessage};
 use crate::log::seen_inputs::SeenInputs;
 use crate::log::session_info::SessionInfo;

@@ -17,7 +17,7 @@ impl StepContext<'_> {
     }
 
     /// Returns the rest of this run's budget. It is the smallest rest of the agent's
-    /// [`Limits`](crate::agent::Limits), the session's
+    /// [`Limits`](crate::limits::Limits), the session's
     /// [budget](crate::AgentBuilder::session_limits), and a sub-agent's share.
     ///
     /// ```

@@ -31,7 +31,7 @@ impl StepContext<'_> {
     ///
     /// ```
     /// use loopwright_core::message::UserMessage;
-    /// use loopwright_core::pattern::Call;
+    /// use loopwright_core::session::Call;
     /// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
     /// use serde_json::json;
     ///
@@ -71,7 +71,7 @@ impl StepContext<'_> {
     ///
     /// ```
     /// use loopwright_core::message::AssistantMessage;
-    /// use loopwright_core::pattern::Call;
+    /// use loopwright_core::session::Call;
     /// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
     ///
     /// /// Answers with the lower one of two prices.
@@ -104,8 +104,8 @@ impl StepContext<'_> {
     /// # }
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use loopwright_core::testing::{Script, ScriptedModel};
     /// # use loopwright_core::GenericAgent;
+    /// # use loopwright_core::testing::{Script, ScriptedModel};
     /// # let shop = |price| {
     /// #     GenericAgent::builder(ScriptedModel::new([Script::text(price)]), Once).build()
     /// # };
@@ -143,7 +143,8 @@ impl StepContext<'_> {
     ///   schema.
     ///
     /// ```
-    /// use loopwright_core::pattern::{Asked, Question};
+    /// use loopwright_core::session::Asked;
+    /// use loopwright_core::tool::Question;
     /// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
     ///
     /// struct Painter;

@@ -22,7 +22,7 @@ impl<'a> StepContext<'a> {
     /// be nested; the inner one takes precedence.
     ///
     /// ```
-    /// use loopwright_core::pattern::Profile;
+    /// use loopwright_core::session::Profile;
     /// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
     ///
     /// /// Answers with another pattern, as a poet.
@@ -62,7 +62,7 @@ impl<'a> StepContext<'a> {
     /// ```
     /// use std::sync::Arc;
     ///
-    /// use loopwright_core::pattern::Profile;
+    /// use loopwright_core::session::Profile;
     /// use loopwright_core::{BehaviorPattern, Message, StepContext, StepEnd, StepError};
     ///
     /// /// Tells the model to come to an end once the conversation is long.

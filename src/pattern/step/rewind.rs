@@ -21,7 +21,7 @@ impl StepContext<'_> {
     ///   removed reply answered them, they must be answered again.
     /// - Summaries of messages on both sides of `to` are undone.
     /// - Values ([`StepContext::set_state`]), usage, and results and replies under keys
-    ///   ([`Call::key`](crate::pattern::Call::key), [`Ask::key`](crate::Ask::key)) stay: a key
+    ///   ([`Call::key`](crate::session::Call::key), [`Ask::key`](crate::Ask::key)) stay: a key
     ///   finds what was recorded before.
     /// - Queued messages stay queued.
     ///

@@ -12,7 +12,7 @@ impl StepContext<'_> {
     /// Asks a model for a value of type `T` in a detached request.
     ///
     /// A reply that does not fit the type is sent back to the model with the error, as often as
-    /// [`Limits::output_retries`](crate::agent::Limits::output_retries) allows. With [`Ask::key`]
+    /// [`Limits::output_retries`](crate::limits::Limits::output_retries) allows. With [`Ask::key`]
     /// no reply is paid for twice, even if it did not fit.
     ///
     /// # Errors

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::ended_session::EndedSession;
 use crate::error::ToolError;
+use crate::event::Envelope;
 use crate::log::entry::LogEntry;
-use crate::log::event::Envelope;
 use crate::log::session_log::SessionLog;
 use crate::message::{CallId, ResultStatus};
 use crate::testing::check::ensure;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::log::action::ExternalAction;
-use crate::log::compaction::CompactionCause;
+use crate::compaction::CompactionCause;
+use crate::event::action::ExternalAction;
+use crate::event::input::{AbortRequest, Decision, InputEvent, Prompt, Provided};
+use crate::event::outcome::RunCause;
 use crate::log::entry::LogEntry;
-use crate::log::input::{AbortRequest, Decision, InputEvent, Prompt, Provided};
-use crate::log::outcome::RunCause;
 use crate::model::ChatRequest;
 use crate::testing::script::Script;
 use crate::testing::scripted_model::ReplyFn;

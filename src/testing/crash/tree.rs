@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use crate::agent::{GenericAgent, RunContext};
 use crate::error::{InputError, MemoryError};
-use crate::log::action::ExternalAction;
+use crate::event::action::ExternalAction;
+use crate::event::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt};
 use crate::log::check_log;
 use crate::log::entry::LogEntry;
-use crate::log::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt};
 use crate::log::session_log::SessionLog;
 use crate::log::store::SessionStore;
 use crate::message::MessageKind;

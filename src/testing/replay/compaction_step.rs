@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::log::compaction::CompactionCause;
+use crate::compaction::CompactionCause;
 use crate::log::entry::LogEntry;
 use crate::message::{Message, MessageId, StopReason};
 

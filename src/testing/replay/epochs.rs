@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::compaction_step::{CompactionStep, is_interrupted};
+use crate::compaction::CompactionCause;
 use crate::error::StepError;
-use crate::log::compaction::CompactionCause;
+use crate::event::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt, QueueKind};
+use crate::event::outcome::{RunCause, RunStatus};
 use crate::log::entry::LogEntry;
 use crate::log::fold::Fold;
-use crate::log::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt, QueueKind};
-use crate::log::outcome::{RunCause, RunStatus};
 use crate::message::{MessageId, MessageKind};
 use crate::session::decisions::SYSTEM;
 

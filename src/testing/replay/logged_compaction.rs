@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::compaction_step::CompactionStep;
 use super::progress::Progress;
 use super::shared::SharedReplay;
-use crate::log::compaction::{
+use crate::compaction::{
     CompactionCause, CompactionContext, CompactionPlan, CompactionPolicy, Replacement,
     SummaryRequest, check_range,
 };
+use crate::event::outcome::RunCause;
 use crate::log::entry::LogEntry;
-use crate::log::outcome::RunCause;
 use crate::message::MessageKind;
 
 /// A compaction policy that repeats the compactions of the log.

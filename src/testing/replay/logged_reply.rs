@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::compaction_step::CompactionStep;
+use crate::compaction::CompactionCause;
 use crate::error::{ModelError, ModelErrorKind};
-use crate::log::compaction::CompactionCause;
+use crate::event::input::{QueueKind, Urgency};
 use crate::log::entry::LogEntry;
-use crate::log::input::{QueueKind, Urgency};
 use crate::message::{AssistantMessage, ContentPart, Message, StopReason};
 use crate::model::{BlockKind, ModelEvent, ModelInfo, Prices};
 

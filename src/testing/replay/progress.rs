@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::difference::{Difference, comparable, summary};
 use super::epochs::{Epoch, is_silent};
+use crate::event::outcome::RunStatus;
 use crate::log::entry::LogEntry;
 use crate::log::fold::Fold;
-use crate::log::outcome::RunStatus;
 use crate::message::{CallId, Message, MessageId};
 use crate::model::ChatRequest;
 use crate::session::handle::AgentHandle;

@@ -1,7 +1,8 @@
 //! Requested compactions, compactions that are cut off, and crashes during them.
 
 use super::*;
-use loopwright_core::testing::{check_log, check_transcript};
+use loopwright_core::log::check_log;
+use loopwright_core::testing::check_transcript;
 
 /// C86: a compaction requested at rest is a separate run. If there is nothing to compact, no run
 /// starts.

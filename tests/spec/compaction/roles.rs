@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use loopwright_core::pattern::Profile;
+use loopwright_core::session::Profile;
 
 use super::*;
 

@@ -12,6 +12,7 @@ pub(super) type Reader<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub(super) struct Module {
     pub(super) file: usize,
     pub(super) path: String,
+    pub(super) public: bool,
     parent: usize,
     children: HashMap<String, usize>,
     items: HashSet<String>,
@@ -78,6 +79,7 @@ impl Code {
         self.modules.push(Module {
             file,
             path: path.to_owned(),
+            public: false,
             parent,
             children: HashMap::new(),
             items: items.iter().filter_map(defined).collect(),
@@ -105,6 +107,7 @@ impl Code {
                 }
             };
             if let Some(child) = child {
+                self.modules[child].public = matches!(module.vis, syn::Visibility::Public(_));
                 self.modules[own].children.insert(name, child);
             }
         }
@@ -158,9 +161,23 @@ impl Code {
 
     /// The paths that a module imports for its own use, not to export them again.
     pub(super) fn imports(&self, module: usize) -> Vec<Vec<String>> {
-        let mut uses = Uses { skip_exports: true, ..Uses::default() };
+        let mut uses = Uses { select: Select::Imports, ..Uses::default() };
         self.items[module].iter().for_each(|item| uses.visit_item(item));
         uses.imports.into_values().collect()
+    }
+
+    /// The public names of a module, with the module of this crate that defines each.
+    pub(super) fn exports(&self, module: usize) -> Vec<(String, usize)> {
+        let mut uses = Uses { select: Select::Exports, ..Uses::default() };
+        self.items[module].iter().for_each(|item| uses.visit_item(item));
+        let own = self.items[module].iter().filter(|item| is_public(item)).filter_map(defined);
+        let exported = uses.imports.into_iter().filter_map(|(name, path)| {
+            match self.resolve(module, &path)? {
+                Target::Item(found, _, _) => Some((name, found)),
+                Target::Module(_) => None,
+            }
+        });
+        own.map(|name| (name, module)).chain(exported).collect()
     }
 }
 
@@ -199,10 +216,34 @@ fn defined(item: &Item) -> Option<String> {
     }
 }
 
-/// Collects `use` declarations, those inside functions too.
+fn is_public(item: &Item) -> bool {
+    let visibility = match item {
+        Item::Const(item) => &item.vis,
+        Item::Enum(item) => &item.vis,
+        Item::Fn(item) => &item.vis,
+        Item::Static(item) => &item.vis,
+        Item::Struct(item) => &item.vis,
+        Item::Trait(item) => &item.vis,
+        Item::Type(item) => &item.vis,
+        Item::Union(item) => &item.vis,
+        _ => return false,
+    };
+    matches!(visibility, syn::Visibility::Public(_))
+}
+
+/// The `use` declarations that [`Uses`] collects.
+#[derive(Default)]
+enum Select {
+    #[default]
+    All,
+    Imports,
+    Exports,
+}
+
+/// Collects `use` declarations, including declarations inside functions.
 #[derive(Default)]
 struct Uses {
-    skip_exports: bool,
+    select: Select,
     imports: HashMap<String, Vec<String>>,
     globs: Vec<Vec<String>>,
 }
@@ -235,7 +276,12 @@ impl Uses {
 
 impl Visit<'_> for Uses {
     fn visit_item_use(&mut self, item: &syn::ItemUse) {
-        if !self.skip_exports || matches!(item.vis, syn::Visibility::Inherited) {
+        let selected = match self.select {
+            Select::All => true,
+            Select::Imports => matches!(item.vis, syn::Visibility::Inherited),
+            Select::Exports => matches!(item.vis, syn::Visibility::Public(_)),
+        };
+        if selected {
             self.tree(&[], &item.tree);
         }
     }

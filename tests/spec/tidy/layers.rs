@@ -9,7 +9,18 @@ use super::code::Code;
 use super::edges::{Edge, edges, methods};
 
 /// The layers of the core, highest first; everything else at the root of `src/` is a plain value.
-const LAYERS: [&str; 7] = ["testing", "agent", "pattern", "session", "log", "model", "tool"];
+const LAYERS: [&str; 10] = [
+    "testing",
+    "agent",
+    "pattern",
+    "session",
+    "log",
+    "hooks",
+    "event",
+    "compaction",
+    "model",
+    "tool",
+];
 
 /// The crates by folder and root file; the core is checked within these folders only.
 const CRATES: [(&str, &str); 12] = [
@@ -27,7 +38,7 @@ const CRATES: [(&str, &str); 12] = [
     ("app/src", "lib.rs"),
 ];
 
-fn read_crate(folder: &str, root: &str) -> Code {
+pub(super) fn read_crate(folder: &str, root: &str) -> Code {
     let folder = Path::new(ROOT).join(folder);
     Code::read(root, &|path| fs::read_to_string(folder.join(path)).ok())
 }
@@ -103,7 +114,7 @@ fn files_do_not_use_each_other_in_a_circle() {
 }
 
 /// A made-up crate: the text of each file follows a line `=== path`.
-fn made_up(text: &str) -> Code {
+pub(super) fn made_up(text: &str) -> Code {
     let files: BTreeMap<&str, &str> =
         text.split("=== ").skip(1).filter_map(|file| file.split_once('\n')).collect();
     Code::read("lib.rs", &|path| files.get(path).map(|text| (*text).to_owned()))

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::{Decision, ExternalAction};
+use loopwright_core::{Environment, SystemEnvironment};
 use loopwright_protocols::acp::{Answer, Permission, diffs, form, read_form, text_content};
 use serde_json::{Value, json};
 

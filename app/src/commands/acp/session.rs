@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
 use loopwright_core::AgentEvent;
-use loopwright_core::agent::{AgentState, InputError};
+use loopwright_core::agent::InputError;
 use loopwright_core::event::{ActionResult, Decision, ExternalAction, InputEvent, RunOutcome};
 use loopwright_core::message::{CallId, Content, UserMessage};
+use loopwright_core::session::AgentState;
 use loopwright_protocols::RpcError;
 use loopwright_protocols::acp::{Answer, notice, stop_reason};
 use loopwright_tools::protected_file;

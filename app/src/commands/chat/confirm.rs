@@ -1,9 +1,8 @@
 //! Pending calls: each is shown to the user, and the decision is sent to the agent.
 
 use loopwright_core::agent::InputError;
-use loopwright_core::event::{
-    ActionResult, Decision, DecisionKind, ExternalAction, InputEvent, Provided,
-};
+use loopwright_core::event::{ActionResult, Decision, ExternalAction, InputEvent, Provided};
+use loopwright_core::tool::DecisionKind;
 use loopwright_tools::protected_file;
 use serde_json::Value;
 

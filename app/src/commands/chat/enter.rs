@@ -1,8 +1,9 @@
 //! The entry into a session that the chat has opened, attached to, or reopened after it moved.
 
 use loopwright_core::AgentHandle;
-use loopwright_core::agent::{AgentState, InputError};
+use loopwright_core::agent::InputError;
 use loopwright_core::event::Role;
+use loopwright_core::session::AgentState;
 
 use super::state::{Chat, Done, State};
 use crate::output;

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::ExternalAction;
 use loopwright_core::log::{InMemoryStore, MemoryError};
-use loopwright_core::pattern::Call;
+use loopwright_core::session::Call;
 use loopwright_core::{
-    BehaviorPattern, GenericAgent, RunContext, SessionStore, StepContext, StepEnd, StepError,
-    async_trait,
+    BehaviorPattern, Environment, GenericAgent, RunContext, SessionStore, StepContext, StepEnd,
+    StepError, SystemEnvironment, async_trait,
 };
 use loopwright_mcp::server::{HostSession, ServedTool, SessionHost};
 use serde_json::Value;

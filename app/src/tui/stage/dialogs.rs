@@ -1,9 +1,9 @@
 //! The content of dialogs, beyond the snapshots.
 
 use crossterm::event::{KeyCode, KeyEvent};
-use loopwright_core::event::{ActionTerms, ExternalAction};
+use loopwright_core::event::ExternalAction;
 use loopwright_core::message::CallId;
-use loopwright_core::tool::{ActionRequest, ApprovalRecord};
+use loopwright_core::tool::{ActionRequest, ActionTerms, ApprovalRecord};
 use serde_json::{Value, json};
 
 use super::*;

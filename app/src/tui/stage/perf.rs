@@ -15,7 +15,7 @@ fn envelope(event: AgentEvent) -> Envelope {
 }
 
 fn delta(text: &str) -> Envelope {
-    let update = loopwright_core::event::Update::Text { block: 0, delta: text.into() };
+    let update = loopwright_core::model::Update::Text { block: 0, delta: text.into() };
     let event = AgentEvent::MessageUpdate { message_id: MessageId(1_000_000), update };
     envelope(event)
 }

@@ -2,9 +2,8 @@
 
 use insta::assert_snapshot;
 use loopwright_core::event::ExternalAction;
-use loopwright_core::pattern::Question;
 use loopwright_core::testing::Script;
-use loopwright_core::tool::{ActionRequest, AskUser};
+use loopwright_core::tool::{ActionRequest, AskUser, Question};
 use serde_json::{Value, json};
 
 use super::*;

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use loopwright_core::event::Update;
 use loopwright_core::message::Usage;
-use loopwright_core::model::{ModelErrorKind, ModelInfo};
+use loopwright_core::model::{ModelErrorKind, ModelInfo, Update};
 use loopwright_core::testing::{Gate, Script, TestTool};
 use loopwright_core::tool::Effect as ToolEffect;
 use loopwright_core::{AgentBuilder, AgentEvent};

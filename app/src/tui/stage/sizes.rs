@@ -1,8 +1,8 @@
 //! Drawing at every size and after any keys: it shows something and never panics.
 
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::testing::{Gate, Script, TestTool};
 use loopwright_core::tool::Effect as ToolEffect;
+use loopwright_core::{Environment, SystemEnvironment};
 use serde_json::json;
 
 use super::*;

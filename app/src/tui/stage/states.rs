@@ -1,7 +1,7 @@
 //! The screens of recorded sessions at three sizes. Review the snapshots beside this file by eye.
 
 use insta::assert_snapshot;
-use loopwright_core::event::Update;
+use loopwright_core::model::Update;
 use loopwright_core::tool::ToolUpdate;
 
 use super::super::state::{Choice, Source};

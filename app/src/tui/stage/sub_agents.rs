@@ -4,9 +4,8 @@ use insta::assert_snapshot;
 use loopwright_core::GenericAgent;
 use loopwright_core::event::ExternalAction;
 use loopwright_core::message::ResultStatus;
-use loopwright_core::pattern::Question;
 use loopwright_core::testing::{ScriptedModel, TestTool};
-use loopwright_core::tool::ActionRequest;
+use loopwright_core::tool::{ActionRequest, Question};
 use serde_json::json;
 
 use super::*;

@@ -6,10 +6,9 @@ mod options;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use loopwright_core::event::{DecisionKind, ExternalAction};
+use loopwright_core::event::ExternalAction;
 use loopwright_core::message::CallId;
-use loopwright_core::pattern::Question;
-use loopwright_core::tool::ApprovalRecord;
+use loopwright_core::tool::{ApprovalRecord, DecisionKind, Question};
 use serde_json::Value;
 
 pub(crate) use self::options::Options;

@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use loopwright_core::agent::AgentState;
 use loopwright_core::event::{Decision, ExternalAction};
 use loopwright_core::message::{CallId, MessageId, RunId, Usage};
 use loopwright_core::model::{ModelInfo, ThinkingLevel};
+use loopwright_core::session::AgentState;
 use serde_json::Value;
 
 use crate::facts::MemoryCommand;

@@ -1,8 +1,9 @@
 //! The transitions caused by the agent's events.
 
 use loopwright_core::AgentEvent;
-use loopwright_core::event::{Envelope, RunCause, RunOutcome, Update};
+use loopwright_core::event::{Envelope, RunCause, RunOutcome};
 use loopwright_core::message::MessageKind;
+use loopwright_core::model::Update;
 
 use super::core::State;
 use super::effect::{Effect, Tone};

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use loopwright_core::AgentEvent;
-use loopwright_core::event::RetryNotice;
 use loopwright_core::message::{MessageKind, Usage};
-use loopwright_core::model::{ModelInfo, ThinkingLevel};
+use loopwright_core::model::{ModelInfo, RetryNotice, ThinkingLevel};
 
 use super::effect::Opened;
 

@@ -7,8 +7,9 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use loopwright_core::event::{Envelope, ExternalAction, IncompleteReply, Update};
+use loopwright_core::event::{Envelope, ExternalAction, IncompleteReply};
 use loopwright_core::message::{CallId, ContentPart, MessageId, MessageKind, StopReason};
+use loopwright_core::model::Update;
 use loopwright_core::tool::ToolUpdate;
 use loopwright_core::{AgentEvent, Message};
 

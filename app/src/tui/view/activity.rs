@@ -86,8 +86,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use loopwright_core::event::RetryNotice;
-    use loopwright_core::model::{ModelError, ModelErrorKind};
+    use loopwright_core::model::{ModelError, ModelErrorKind, RetryNotice};
 
     use super::*;
 

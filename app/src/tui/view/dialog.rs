@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use loopwright_core::event::{DecisionKind, ExternalAction};
+use loopwright_core::event::ExternalAction;
 use loopwright_core::message::CallId;
+use loopwright_core::tool::DecisionKind;
 use loopwright_tools::protected_file;
 use ratatui::Frame;
 use ratatui::layout::Rect;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use loopwright_core::pattern::{AnswerForm, Question};
+use loopwright_core::tool::{AnswerForm, Question};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 

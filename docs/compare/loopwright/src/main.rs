@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use compare_common::{self as common, Setup};
-use loopwright::agent::AgentHandle;
 use loopwright::event::Decision;
 use loopwright::memory::Sqlite;
 use loopwright::patterns::PiPattern;
 use loopwright::providers::OpenAiChat;
+use loopwright::session::AgentHandle;
 use loopwright::tool::{Approval, Effect};
 use loopwright::{GenericAgent, RunContext, ToolError, tool_fn, tool_with};
 use serde_json::{Value, json};

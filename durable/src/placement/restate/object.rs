@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright_core::agent::{Environment, SystemEnvironment};
+use loopwright_core::{Environment, SystemEnvironment};
 use restate_sdk::endpoint::ServiceOptions;
 use restate_sdk::prelude::*;
 use restate_sdk::service::{IntoServiceDefinition, ServiceDefinition};

@@ -3,8 +3,8 @@
 use loopwright_core::event::RunStatus;
 use loopwright_core::message::{AssistantMessage, MessageId, UserMessage};
 use loopwright_core::model::{ChatRequest, ModelErrorKind};
-use loopwright_core::pattern::Profile;
 use loopwright_core::retrieval::{Passage, RetrievalError, Retriever};
+use loopwright_core::session::Profile;
 use loopwright_core::testing::{Harness, Scenario, ScriptedModel, crash_at_every_append};
 use loopwright_core::{BehaviorPattern, GenericAgent, Message, StepContext, StepEnd, StepError};
 use loopwright_memory::long_term::{Distil, LongTermError};

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use loopwright_core::agent::Principal;
+use loopwright_core::Principal;
 use loopwright_core::event::RunStatus;
 use loopwright_core::log::SessionQuery;
 use loopwright_core::message::RunId;

@@ -1,6 +1,6 @@
 //! The list of sessions in the file.
 
-use loopwright_core::agent::Principal;
+use loopwright_core::Principal;
 use loopwright_core::log::SessionQuery;
 
 use super::*;

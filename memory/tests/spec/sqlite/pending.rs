@@ -1,8 +1,8 @@
 //! The pending actions in the file.
 
-use loopwright_core::event::ActionTerms;
 use loopwright_core::log::PendingQuery;
 use loopwright_core::message::ToolCall;
+use loopwright_core::tool::ActionTerms;
 
 use super::*;
 

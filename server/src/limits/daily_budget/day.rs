@@ -3,10 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use loopwright_core::agent::Principal;
 use loopwright_core::log::{Estimate, LogEntry, MemoryError, SessionInfo, SessionQuery};
 use loopwright_core::message::{CallId, MessageId};
-use loopwright_core::{Memory, SessionStore};
+use loopwright_core::{Memory, Principal, SessionStore};
 
 use super::permits::Reserved;
 use super::use_file::{StoredUse, Use, add, max};

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use loopwright_core::agent::BudgetPermit;
+use loopwright_core::session::BudgetPermit;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 

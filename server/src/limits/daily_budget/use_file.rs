@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use loopwright_core::agent::Principal;
+use loopwright_core::Principal;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 

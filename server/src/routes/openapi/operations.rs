@@ -1,6 +1,6 @@
 //! The operations of the document: all routes, except for the files of the page.
 
-use loopwright_core::pattern::Question;
+use loopwright_core::tool::Question;
 use serde_json::json;
 
 use super::document::Document;

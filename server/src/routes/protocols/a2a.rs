@@ -9,10 +9,10 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::{AbortRequest, AgentEvent, ExternalAction, InputEvent};
 use loopwright_core::log::{LogEntry, SessionInfo, SessionLog};
 use loopwright_core::message::InputId;
+use loopwright_core::{Environment, SystemEnvironment};
 use loopwright_protocols::a2a::{
     AgentCard, Call, Encoder, ListTasks, Request, SendMessage, Task, TaskId, TaskState, agent_card,
     code, tasks,

@@ -13,8 +13,8 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures::StreamExt;
-use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::{AgentEvent, Envelope};
+use loopwright_core::{Environment, SystemEnvironment};
 use loopwright_protocols::openai::{
     AgentRequest, ChatCompletion, ChatCompletionRequest, ChatFrame, ChatStream, ErrorBody,
     ResponseHead, ResponseStream, ResponsesRequest,

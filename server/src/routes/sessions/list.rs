@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use loopwright_core::agent::Principal;
+use loopwright_core::Principal;
 use loopwright_core::log::{Due, SessionInfo, SessionQuery};
 use loopwright_core::message::{RunId, Usage};
 use schemars::JsonSchema;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::log::action::call_of_child;
+use crate::event::action::call_of_child;
+use crate::event::outcome::RunCause;
 use crate::log::entry::LogEntry;
-use crate::log::outcome::RunCause;
 use crate::message::InputId;
 
 /// The logs of the sessions, by name.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use loopwright_core::event::{Decision, DecisionKind, ExternalAction, Provided};
-use loopwright_core::pattern::Question;
+use loopwright_core::event::{Decision, ExternalAction, Provided};
+use loopwright_core::tool::{DecisionKind, Question};
 use loopwright_tools::protected_file;
 use serde_json::Value;
 

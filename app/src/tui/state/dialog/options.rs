@@ -1,7 +1,7 @@
 //! [`Options`]: the options of a question, and the chosen ones.
 
 use crossterm::event::KeyCode;
-use loopwright_core::pattern::{AnswerForm, Question};
+use loopwright_core::tool::{AnswerForm, Question};
 use serde_json::Value;
 
 /// The options of a question.

@@ -1,6 +1,6 @@
 //! The keys that answer a question.
 
-use loopwright_core::pattern::Question;
+use loopwright_core::tool::Question;
 
 use super::*;
 

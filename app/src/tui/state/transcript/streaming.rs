@@ -1,7 +1,7 @@
 //! [`Streaming`]: the blocks of the reply that is being streamed.
 
-use loopwright_core::event::Update;
 use loopwright_core::message::MessageId;
+use loopwright_core::model::Update;
 
 use crate::tui::state::entries::Entries;
 use crate::tui::state::entry::{Entry, Kind, ReplyText, Thought, ToolEntry};

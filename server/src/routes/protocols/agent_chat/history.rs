@@ -184,9 +184,9 @@ fn text_of(content: &Content) -> &str {
 #[cfg(test)]
 mod tests {
     use loopwright_core::Message;
-    use loopwright_core::log::SessionLog;
+    use loopwright_core::log::{SessionLog, check_log};
     use loopwright_core::message::MessageKind;
-    use loopwright_core::testing::{check_log, check_transcript};
+    use loopwright_core::testing::check_transcript;
     use serde_json::{Value, json};
 
     use super::*;

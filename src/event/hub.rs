@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use futures_util::Stream;
 
 use crate::environment::Environment;
-use crate::log::event::{AgentEvent, Envelope, Parent};
+use crate::event::{AgentEvent, Envelope, Parent};
 use crate::message::RunId;
 use crate::model::Update;
 use crate::tool::ToolUpdate;
@@ -34,9 +34,10 @@ const KEPT_OUTPUT_BYTES: usize = 256 * 1024;
 /// The type implements [`Stream`] too, for the combinators of `futures`.
 ///
 /// ```
-/// use loopwright_core::event::{AgentEvent, Update};
-/// use loopwright_core::testing::{Script, ScriptedModel};
 /// use loopwright_core::GenericAgent;
+/// use loopwright_core::event::AgentEvent;
+/// use loopwright_core::model::Update;
+/// use loopwright_core::testing::{Script, ScriptedModel};
 /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 /// # struct Once;
 /// # #[async_trait::async_trait]
@@ -81,7 +82,7 @@ pub enum StreamEnd {
     /// it over or asked for it, or its owner is gone. The later events are in the session's log.
     Moved,
     /// The reader was too slow. The events it has missed are in the session's log, from which an
-    /// [`EventReader`](crate::event::EventReader) continues.
+    /// [`EventReader`](crate::session::EventReader) continues.
     Lagged,
 }
 
@@ -164,7 +165,7 @@ impl EventStream {
     pub(crate) fn continue_with(&mut self, missed: Vec<Envelope>, next: EventStream) {
         {
             let (mut old, mut new) = (self.0.queue(), next.0.queue());
-            let mut unread = std::mem::take(&mut old.unread);
+            let mut unread: VecDeque<_> = std::mem::take(&mut old.unread);
             unread.extend(missed.into_iter().map(Arc::new));
             new.seq = unread.back().map_or(old.seq, |last| last.seq).max(new.seq);
             unread.append(&mut new.unread);

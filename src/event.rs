@@ -1,4 +1,19 @@
-//! [`AgentEvent`]: the events of a session.
+//! The inputs and the events of a session: [`AgentEvent`], and the streams of them.
+
+pub(crate) mod action;
+pub(crate) mod hub;
+pub(crate) mod input;
+pub(crate) mod outcome;
+pub(crate) mod owner_note;
+
+pub use self::action::ExternalAction;
+pub use self::hub::{EventStream, StreamEnd};
+pub use self::input::{
+    AbortRequest, ActionResult, Decision, InputEvent, Prompt, Provided, QueueKind, QueueMode,
+    Urgency,
+};
+pub use self::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
+pub use self::owner_note::{Held, OwnerNote};
 
 use std::sync::Arc;
 
@@ -6,11 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::log::action::ExternalAction;
-use crate::log::compaction::Compaction;
-use crate::log::input::{Decision, QueueKind};
-use crate::log::outcome::{RunCause, RunOutcome};
-use crate::log::owner_note::Held;
+use crate::compaction::Compaction;
 use crate::message::{CallId, InputId, Message, MessageId, ResultStatus, RunId};
 use crate::model::{RetryNotice, Update};
 use crate::tool::{ApprovalRecord, ToolUpdate};
@@ -280,7 +291,7 @@ mod tests {
 
     use super::*;
     use crate::error::{ModelError, ModelErrorKind};
-    use crate::log::outcome::RunStatus;
+    use crate::event::outcome::RunStatus;
     use crate::message::{Usage, UserMessage};
 
     /// Returns one event of each kind.
@@ -304,7 +315,7 @@ mod tests {
             text: "Done.".into(),
         };
         let compaction = Compaction {
-            why: crate::log::compaction::CompactionCause::Threshold,
+            why: crate::compaction::CompactionCause::Threshold,
             first: message_id,
             last: message_id,
             messages: 1,

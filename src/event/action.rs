@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::ActionRequest;
-use crate::log::input::{Decision, Provided};
+use crate::event::input::{Decision, Provided};
 use crate::message::CallId;
 use crate::tool::question::Question;
 use crate::tool::toolbox::{digest, digest_of_call};

@@ -1,5 +1,9 @@
 //! Hooks: functions that observe and change what an agent does, without a new pattern.
 
+pub(crate) mod conversation;
+
+pub use self::conversation::Conversation;
+
 use std::future::Future;
 use std::sync::Arc;
 
@@ -7,13 +11,11 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
+use crate::event::action::ExternalAction;
 use crate::extensions::Extensions;
-use crate::log::action::ExternalAction;
 use crate::message::{CallId, Message, ToolResult, UserMessage};
 use crate::principal::Principal;
 use crate::tool::{ActionOptions, ToolSpec};
-
-pub use crate::log::conversation::Conversation;
 
 /// Hooks, which observe and change the behaviour of an agent at fixed points of its loop.
 ///
