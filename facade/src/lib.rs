@@ -67,7 +67,22 @@ mod generated;
 #[cfg(feature = "patterns")]
 mod one_liners;
 
-pub use loopwright_core::*;
+// The modules of the core.
+#[cfg(feature = "testing")]
+pub use loopwright_core::testing;
+pub use loopwright_core::{
+    agent, compaction, error, event, hooks, json, limits, log, message, model, net, pattern,
+    retrieval, session, tool,
+};
+// The names at the root of the core.
+pub use loopwright_core::{
+    AgentBuilder, AgentContext, AgentEvent, AgentHandle, Ask, BehaviorPattern, ChatModel,
+    Environment, EventStream, Extensions, GenericAgent, Memory, Message, Principal, Reply,
+    RunContext, SessionStore, StepContext, StepEnd, StepError, SystemEnvironment, Tool,
+    ToolContext, ToolError, ToolOutput, Tools, TraceContext, tool_fn, tool_with,
+};
+// Foreign items that appear in public signatures.
+pub use loopwright_core::{async_trait, schemars, serde_json};
 
 #[cfg(feature = "macros")]
 /// Support for the code that the attributes generate; not a public API.
