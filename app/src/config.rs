@@ -4,7 +4,7 @@
 //! session, flags.
 
 mod file;
-mod keys;
+pub(crate) mod keys;
 mod layer;
 mod variables;
 
@@ -16,7 +16,7 @@ use loopwright_core::SessionStore;
 use serde::de::DeserializeOwned;
 
 use self::file::Owner;
-pub(crate) use self::keys::{KEYS, Key, Kind};
+pub(crate) use self::keys::{Key, Kind};
 pub(crate) use self::layer::{Layer, Origin};
 use crate::args::{ClusterArgs, JwtArgs, RuleOptions, RunBudget, ServeArgs, StoreArgs};
 use crate::environment::Names;

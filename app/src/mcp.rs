@@ -1,14 +1,14 @@
 //! The MCP servers of the coding agent: their selection from settings and the command line.
 
 mod launch;
-mod servers;
+pub(crate) mod servers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use loopwright_mcp::{Credentials, Definitions, ProcessLimit, ServerConfig};
 
-pub(crate) use self::servers::{Running, Servers};
+pub(crate) use self::servers::Servers;
 use crate::config::Config;
 use crate::error::StartError;
 use crate::options::{McpArg, Options};

@@ -18,10 +18,10 @@ use sha2::{Digest, Sha256};
 
 use self::settings::check_settings;
 use crate::args;
-use crate::config::{KEYS, Key};
+use crate::config::keys::{KEYS, Key};
 use crate::environment::Names;
 use crate::error::StartError;
-use crate::mcp::{self, Servers};
+use crate::mcp::servers::{Running, Servers};
 use crate::slash::{SlashCommand, is_built_in};
 use crate::store_address::database;
 
@@ -62,7 +62,7 @@ pub(crate) struct Program {
     /// The system prompt of sessions without their own.
     pub(crate) system: Option<SystemPrompt>,
     /// The MCP servers of the agent that was built last.
-    pub(crate) mcp: mcp::Running,
+    pub(crate) mcp: Running,
 }
 
 /// A command of the app's own, besides the built-in ones.

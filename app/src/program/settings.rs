@@ -3,7 +3,7 @@
 use loopwright_server::CustomSetting;
 
 use crate::args::built_in_flags;
-use crate::config::{KEYS, Key};
+use crate::config::keys::{KEYS, Key};
 use crate::environment::Names;
 use crate::error::StartError;
 
