@@ -159,6 +159,13 @@ impl Code {
         })
     }
 
+    /// Returns whether `module` is inside of `outer`, or is `outer`.
+    pub(super) fn is_around(&self, outer: usize, module: usize) -> bool {
+        let path = &self.modules[module].path;
+        path.strip_prefix(&self.modules[outer].path)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    }
+
     /// The paths that a module imports for its own use, not to export them again.
     pub(super) fn imports(&self, module: usize) -> Vec<Vec<String>> {
         let mut uses = Uses { select: Select::Imports, ..Uses::default() };

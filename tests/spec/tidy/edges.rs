@@ -133,9 +133,20 @@ impl Finder<'_> {
             return;
         };
         self.edge([self.code.modules[module].file], name.clone());
+        self.exporter(path, module, &name);
         if let [method] = rest.as_slice() {
             let of = path_of(self.code, module, &name);
             self.method(&of, method, format!("{name}::{method}"));
+        }
+    }
+
+    /// Notes the module through which a name is taken, if another one defines it: whoever reads the
+    /// path looks there first. Modules around the file itself do not count.
+    fn exporter(&mut self, path: &[String], definition: usize, name: &str) {
+        let Some((_, parent)) = path.split_last() else { return };
+        let Some(Target::Module(through)) = self.code.resolve(self.module, parent) else { return };
+        if through != definition && !self.code.is_around(through, self.module) {
+            self.edge([self.code.modules[through].file], name.to_owned());
         }
     }
 

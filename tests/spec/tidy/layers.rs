@@ -182,6 +182,14 @@ fn imports_form_a_circle_through_a_module_in_between_and_a_pure_export_does_not(
          === c.rs\npub struct C; fn at() -> Option<super::a::A> { None }\n",
     );
     assert!(!cycles(&circle, &HashSet::new()).is_empty());
+    let exporter = made_up(
+        "=== lib.rs\nmod routes; mod streams;\n\
+         === routes.rs\nmod id; mod a2a; pub(crate) use id::Id; fn router() { a2a::routes() }\n\
+         === routes/id.rs\npub(crate) struct Id;\n\
+         === routes/a2a.rs\nuse crate::streams::Stream; pub(super) fn routes() -> Stream {}\n\
+         === streams.rs\nuse crate::routes::Id; pub(crate) struct Stream(Id);\n",
+    );
+    assert!(!cycles(&exporter, &HashSet::new()).is_empty());
     let tree = made_up(
         "=== lib.rs\nmod a; pub use a::b::B;\n\
          === a.rs\npub mod b; pub use b::B; pub struct A;\n\
