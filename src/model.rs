@@ -158,7 +158,7 @@ impl ThinkingLevel {
     ];
 
     /// Returns the name of the level in JSON and on command lines, such as `medium`.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             ThinkingLevel::Off => "off",
             ThinkingLevel::Minimal => "minimal",

@@ -12,20 +12,17 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use self::cluster::{ClusterArgs, ClusterCommand, PlacementArg};
-pub(crate) use self::custom::{built_in_flags, is_built_in, values, with_flags};
+pub(crate) use self::cluster::{ClusterCommand, PlacementArg};
+pub(crate) use self::custom::{built_in_flags, is_built_in};
 pub(crate) use self::mcp::McpArgs;
-pub(crate) use self::rules::RuleOptions;
 use self::serve::name_without_separators;
-pub(crate) use self::serve::{
-    DEFAULT_ADDR, DEFAULT_GRACE, JwtArgs, LogFormat, RunBudget, ServeArgs, UserArg,
-};
+pub(crate) use self::serve::{DEFAULT_ADDR, DEFAULT_GRACE, LogFormat, ServeArgs, UserArg};
 pub(crate) use self::sessions::{
     ActionsArgs, AnswerArgs, ApproveArgs, AuditArgs, DecisionArgs, DenyArgs, Format, SessionArgs,
     Sessions, StoreArgs,
 };
 pub(crate) use self::verbosity::VerbosityArgs;
-use crate::options::{MODELS_HELP, Options, WorkspaceOptions};
+use crate::options::{FILES, Flags, MODELS, Options};
 
 /// An agent that works on the files of a directory.
 ///
@@ -136,7 +133,7 @@ pub(crate) enum Tools {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        workspace: WorkspaceOptions,
+        files: Flags<FILES>,
     },
     /// Run one tool and print its result, without asking for approval.
     ///
@@ -152,7 +149,7 @@ pub(crate) enum Tools {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        workspace: WorkspaceOptions,
+        files: Flags<FILES>,
     },
 }
 
@@ -233,8 +230,8 @@ pub(crate) struct ModelsArgs {
     /// Print each model as a line of JSON instead of the table.
     #[arg(long)]
     pub(crate) json: bool,
-    #[arg(long, value_name = "FILE", help = MODELS_HELP)]
-    pub(crate) models: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) models: Flags<MODELS>,
 }
 
 #[derive(Debug, Args)]
@@ -254,7 +251,6 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::options::Approve;
 
     #[test]
     fn the_command_line_is_well_formed() {
@@ -266,11 +262,9 @@ mod tests {
         let cli =
             Cli::try_parse_from(["loopwright", "--model", "offline", "--approve", "all"]).unwrap();
         assert!(cli.command.is_none());
-        let options = cli.chat.options;
-        assert_eq!(
-            (options.model.as_deref(), &options.approve[..]),
-            (Some("offline"), &[Approve::All][..])
-        );
+        let settings = cli.chat.options.settings.0;
+        assert_eq!(settings.model.as_deref(), Some("offline"));
+        assert_eq!(settings.auto_approve, Some(vec!["all".to_owned()]));
         assert!(Cli::try_parse_from(["loopwright", "--json"]).is_err());
         assert!(Cli::try_parse_from(["loopwright", "run", "x", "--max-turns", "0"]).is_err());
     }

@@ -35,7 +35,7 @@ impl CommandContext {
     /// Fails if a setting is invalid; the error names it.
     pub fn settings(&self) -> Result<SessionSettings, OpenStoreError> {
         let settings = self.0.resolve(Options::default()).map_err(|why| why.0)?;
-        Ok(settings.active.to_session())
+        Ok(settings.active)
     }
 
     /// Returns the directory of the app's data, whether or not it exists; `None` if `HOME` is not

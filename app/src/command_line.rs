@@ -2,29 +2,12 @@
 
 use clap::builder::StyledStr;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
+use loopwright_server::{SessionSettings, Setting, SettingScope};
 
-use crate::args::{self, Cli};
+use crate::args::Cli;
 use crate::environment::Names;
+use crate::options;
 use crate::program::{OwnCommand, Program};
-
-/// The options of the coding agent alone.
-const CODING_OPTIONS: [&str; 15] = [
-    "system",
-    "no_agents_md",
-    "no_questions",
-    "memory",
-    "distil_at_end",
-    "pattern",
-    "tool_choice",
-    "guard",
-    "unprotected",
-    "network",
-    "unconfined",
-    "readable",
-    "writable",
-    "max_memory",
-    "max_disk",
-];
 
 /// A parsed command line.
 pub(crate) enum Parsed<'p> {
@@ -47,16 +30,13 @@ pub(crate) fn parse(program: &Program) -> Parsed<'_> {
             return Parsed::Own { own, arguments: Box::new(arguments.clone()), no_config };
         }
     }
-    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    if let Some(custom) = cli.custom_mut() {
-        *custom = args::values(&matches, &program.settings);
-    }
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     Parsed::BuiltIn(Box::new(cli))
 }
 
 /// Returns the definition of the command line.
 pub(crate) fn command(program: &Program) -> Command {
-    let command = args::with_flags(for_app(Cli::command(), program), &program.settings);
+    let command = options::with_flags(for_app(Cli::command(), program), &program.settings);
     let mut command = command.name(program.names.app().to_owned());
     if let Some(version) = &program.version {
         command = command.version(version.clone());
@@ -94,11 +74,17 @@ fn argument(mut arg: Arg, program: &Program) -> Arg {
         let help = renamed(help, &program.names);
         arg = arg.long_help(help);
     }
-    let is_coding = CODING_OPTIONS.contains(&arg.get_id().as_str());
-    let has_system = arg.get_id() == "system" && program.system.is_some();
-    let is_hidden = is_coding && !has_system && !program.has_coding_agent()
-        || arg.get_id() == "agent" && program.agents.len() < 2;
+    let id = arg.get_id().as_str();
+    let is_coding = is_coding(id) || id == "system" && program.system.is_none();
+    let is_hidden =
+        is_coding && !program.has_coding_agent() || id == "agent" && program.agents.len() < 2;
     if is_hidden { arg.hide(true) } else { arg }
+}
+
+/// Returns whether only coding agents have the setting with this key.
+fn is_coding(key: &str) -> bool {
+    let of_coding = |setting: &Setting| setting.scope != SettingScope::All;
+    SessionSettings::ALL.iter().any(|setting| setting.key() == key && of_coding(setting))
 }
 
 fn renamed(help: &StyledStr, names: &Names) -> String {
@@ -152,11 +138,11 @@ mod tests {
     #[test]
     fn an_app_shows_no_options_that_its_agents_do_not_have() {
         let own = || program("acme", &[]);
-        for option in CODING_OPTIONS {
-            let mut run = command(&own());
-            let run = run.find_subcommand_mut("run").unwrap();
+        let mut run = command(&own());
+        let run = run.find_subcommand_mut("run").unwrap();
+        for (option, is_hidden) in [("system", true), ("guard", true), ("model", false)] {
             let arg = run.get_arguments().find(|arg| arg.get_id() == option).unwrap();
-            assert!(arg.is_hide_set(), "{option}");
+            assert_eq!(arg.is_hide_set(), is_hidden, "{option}");
         }
         let coding = help(&mut command(&program("acme", &[("coding", Kind::Coding)])));
         assert!(coding.contains("--network") && !help(&mut command(&own())).contains("--network"));

@@ -13,15 +13,18 @@ use std::sync::Arc;
 use std::{env, fs};
 
 use loopwright_core::SessionStore;
+use loopwright_server::SessionSettings;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use self::file::Owner;
 pub(crate) use self::keys::{Key, Kind};
 pub(crate) use self::layer::{Layer, Origin};
-use crate::args::{ClusterArgs, JwtArgs, RuleOptions, RunBudget, ServeArgs, StoreArgs};
+use crate::args::{ServeArgs, StoreArgs};
 use crate::environment::Names;
 use crate::error::StartError;
-use crate::options::{BudgetOptions, Options, WorkspaceOptions, custom_over};
+use crate::options::{FILES, Flags, Options, SERVER, SESSION};
 use crate::output;
 use crate::program::Program;
 use crate::settings::Settings;
@@ -91,7 +94,7 @@ impl Config {
     }
 
     /// Reads the settings of the project in this directory, if it has a file.
-    pub(crate) fn project(&self, directory: &WorkspaceOptions) -> Result<Layer, StartError> {
+    pub(crate) fn project(&self, directory: &SessionSettings) -> Result<Layer, StartError> {
         if !self.reads_projects {
             return Ok(Layer::default());
         }
@@ -118,18 +121,19 @@ impl Config {
         }
     }
 
-    /// Resolves the options of a session. `given` comes from the command line and the session.
+    /// Resolves the settings of a session. `given` comes from the command line and the session.
     pub(crate) fn resolve(&self, given: Options) -> Result<Settings, StartError> {
-        let project = self.project(&given.workspace)?.options()?;
+        let Options { settings: Flags(given), mcp } = given;
+        let project = self.project(&given)?.settings(SESSION)?;
         let active = given
             .clone()
-            .over(self.environment.options()?)
+            .over(self.environment.settings(SESSION)?)
             .over(project)
-            .over(self.user.options()?);
-        Ok(Settings { active, given, name: None })
+            .over(self.user.settings(SESSION)?);
+        Ok(Settings { active, given, mcp })
     }
 
-    /// Resolves the options of a session that was started with `stored`. `given` comes from the
+    /// Resolves the settings of a session that was started with `stored`. `given` comes from the
     /// command line.
     ///
     /// The session's model was stored with its address. Without an address it is the provider's
@@ -137,25 +141,22 @@ impl Config {
     pub(crate) fn resolve_stored(
         &self,
         given: Options,
-        stored: Options,
+        stored: SessionSettings,
     ) -> Result<Settings, StartError> {
         let model = stored.model.clone();
-        let own = given.over(stored);
+        let own = given.settings.0.over(stored);
         let is_pinned = model.is_some() && own.model == model;
         let address = own.base_url.clone();
-        let mut settings = self.resolve(own)?;
+        let mut settings = self.resolve(Options { settings: Flags(own), mcp: given.mcp })?;
         if is_pinned {
             settings.active.base_url = address;
         }
         Ok(settings)
     }
 
-    /// Resolves the directory that tools work in. A project's file cannot set it.
-    pub(crate) fn workspace(
-        &self,
-        given: &WorkspaceOptions,
-    ) -> Result<WorkspaceOptions, StartError> {
-        Ok(given.clone().over(self.users_options()?.workspace))
+    /// Resolves the settings of tools without an agent. A project's file cannot set them.
+    pub(crate) fn files(&self, given: &Flags<FILES>) -> Result<SessionSettings, StartError> {
+        Ok(given.0.clone().over(self.users_settings(FILES)?))
     }
 
     /// Returns the path of the session store, or `None` if it is not set.
@@ -178,107 +179,27 @@ impl Config {
 
     /// Resolves the arguments of `serve`.
     pub(crate) fn serve(&self, given: ServeArgs) -> Result<ServeArgs, StartError> {
-        let own = self.users_options()?;
-        let (model, base_url) = match given.model {
-            None => (own.model, own.base_url),
-            model => (model, given.base_url),
-        };
+        let failed = |why| StartError(format!("The settings cannot be read: {why}."));
+        let mut all = self.user.table("serve.");
+        all.extend(self.environment.table("serve."));
+        if let Value::Object(flags) = serde_json::to_value(&given).map_err(failed)? {
+            let is_set = |value: &Value| !value.is_null() && *value != Value::Array(Vec::new());
+            all.extend(flags.into_iter().filter(|(_, value)| is_set(value)));
+        }
         Ok(ServeArgs {
-            addr: given.addr.or_else(|| self.users_value("serve.addr")),
-            root: self.users_list(given.root, "serve.root"),
-            token: given.token,
-            user: self.users_list(given.user, "serve.user"),
-            jwt: JwtArgs {
-                jwt_issuer: given.jwt.jwt_issuer.or_else(|| self.users_value("serve.jwt_issuer")),
-                jwt_audience: given
-                    .jwt
-                    .jwt_audience
-                    .or_else(|| self.users_value("serve.jwt_audience")),
-                jwt_keys: given.jwt.jwt_keys.or_else(|| self.users_value("serve.jwt_keys")),
-                jwt_roles: given.jwt.jwt_roles.or_else(|| self.users_value("serve.jwt_roles")),
-            },
-            cluster: self.cluster(given.cluster),
-            host: self.users_list(given.host, "serve.host"),
-            origin: self.users_list(given.origin, "serve.origin"),
-            max_runs: given.max_runs.or_else(|| self.users_value("serve.max_runs")),
-            max_connections: given
-                .max_connections
-                .or_else(|| self.users_value("serve.max_connections")),
-            max_open_sessions: given
-                .max_open_sessions
-                .or_else(|| self.users_value("serve.max_open_sessions")),
-            max_body: given.max_body.or_else(|| self.users_value("serve.max_body")),
-            rules: self.rules(given.rules),
-            webhook: given.webhook.or_else(|| self.users_value("serve.webhook")),
-            max_daily_tokens: given
-                .max_daily_tokens
-                .or_else(|| self.users_value("serve.max_daily_tokens")),
-            max_daily_cost: given
-                .max_daily_cost
-                .or_else(|| self.users_value("serve.max_daily_cost")),
-            run_budget: given.run_budget.over(RunBudget {
-                max_turns: self.users_value("serve.max_turns"),
-                max_tokens: self.users_value("serve.max_tokens"),
-                max_cost: self.users_value("serve.max_cost"),
-                max_time: self.users_value("serve.max_time"),
-            }),
-            grace: given.grace.or_else(|| self.users_value("serve.grace")),
-            log_format: given.log_format.or_else(|| self.users_value("serve.log_format")),
-            model,
-            base_url,
-            models: self.models(given.models.as_ref()),
-            no_agents_md: given.no_agents_md.or(own.no_agents_md),
-            no_questions: given.no_questions.or(own.no_questions),
-            memory: given.memory.or(own.memory),
-            distil_at_end: given.distil_at_end.or(own.distil_at_end),
-            retries: given.retries.over(own.retries),
             store: StoreArgs { path: self.store(&given.store) },
-            unprotected: self.users_list(given.unprotected, "unprotected"),
-            commands: given.commands.over(own.workspace.commands),
-            custom: custom_over(given.custom, own.custom),
+            defaults: Flags(given.defaults.0.over(self.users_settings(SERVER)?)),
+            ..ServeArgs::deserialize(Value::Object(all)).map_err(failed)?
         })
     }
 
-    /// Resolves the settings about other servers.
-    fn cluster(&self, given: ClusterArgs) -> ClusterArgs {
-        let value = |key| self.users_value(key);
-        ClusterArgs {
-            placement: given.placement.or_else(|| self.users_value("serve.placement")),
-            reachable_at: given.reachable_at.or_else(|| value("serve.reachable_at")),
-            restate_admin: given.restate_admin.or_else(|| value("serve.restate_admin")),
-            restate_listen: given
-                .restate_listen
-                .or_else(|| self.users_value("serve.restate_listen")),
-            restate_calls: given.restate_calls.or_else(|| value("serve.restate_calls")),
-        }
-    }
-
-    /// Resolves the rules for clients of `serve`.
-    fn rules(&self, given: RuleOptions) -> RuleOptions {
-        RuleOptions {
-            allow_model: self.users_list(given.allow_model, "serve.allow_model"),
-            allow_address: self.users_list(given.allow_address, "serve.allow_address"),
-            allow_approve: self.users_list(given.allow_approve, "serve.allow_approve"),
-            trusted_proxy: self.users_list(given.trusted_proxy, "serve.trusted_proxy"),
-            budget: given.budget.over(BudgetOptions {
-                max_session_turns: self.users_value("serve.max_session_turns"),
-                max_session_tokens: self.users_value("serve.max_session_tokens"),
-                max_session_cost: self.users_value("serve.max_session_cost"),
-            }),
-        }
-    }
-
-    /// Returns the options that the user has set, in the environment and in the user's file.
-    fn users_options(&self) -> Result<Options, StartError> {
-        Ok(self.environment.options()?.over(self.user.options()?))
+    /// Returns the settings `of` that the user has set, in the environment and in the user's file.
+    fn users_settings(&self, of: u8) -> Result<SessionSettings, StartError> {
+        Ok(self.environment.settings(of)?.over(self.user.settings(of)?))
     }
 
     fn users_value<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         self.environment.value(key).or_else(|| self.user.value(key))
-    }
-
-    fn users_list<T: DeserializeOwned>(&self, given: Vec<T>, key: &str) -> Vec<T> {
-        if given.is_empty() { self.users_value(key).unwrap_or_default() } else { given }
     }
 }
 
@@ -368,8 +289,9 @@ mod tests {
             ("max_session_tokens", "12"),
             ("max_session_cost", "13.5"),
         ];
-        let known: Vec<&str> =
-            keys::KEYS.iter().filter_map(|key| key.name.strip_prefix("serve.")).collect();
+        let known: Vec<String> = keys::built_in_keys()
+            .filter_map(|key| Some(key.name.strip_prefix("serve.")?.to_owned()))
+            .collect();
         let listed: Vec<&str> = settings.iter().map(|(name, _)| *name).collect();
         assert_eq!(known, listed);
         let default = format!("{:?}", serve(&Config::default(), &[]));
@@ -403,7 +325,7 @@ mod tests {
             [(None, true), (Some("--no-agents-md=false"), false), (Some("--no-agents-md"), true)]
         {
             let args = serve(&config, flag.as_slice());
-            assert_eq!(args.no_agents_md, Some(expected), "{flag:?}");
+            assert_eq!(args.defaults.no_agents_md, Some(expected), "{flag:?}");
         }
     }
 }

@@ -11,8 +11,9 @@ use loopwright_mcp::{Credentials, Definitions, ProcessLimit, ServerConfig};
 pub(crate) use self::servers::Servers;
 use crate::config::Config;
 use crate::error::StartError;
-use crate::options::{McpArg, Options};
+use crate::options::McpArg;
 use crate::output::{self, Verbosity};
+use crate::settings::Settings;
 
 /// The file with the accepted servers, in the data directory.
 const ACCEPTED_FILE: &str = "mcp.json";
@@ -32,12 +33,12 @@ impl Servers {
     ///
     /// Fails if the settings cannot be read, or if the command line names an unknown server.
     pub(crate) fn of_session(
-        options: &Options,
+        settings: &Settings,
         config: &Config,
         verbosity: Verbosity,
     ) -> Result<Self, StartError> {
-        let project = config.project(&options.workspace)?.servers;
-        let workspace = options.workspace.workspace()?;
+        let project = config.project(&settings.active)?.servers;
+        let workspace = settings.active.workspace()?;
         let root = workspace.root();
         let key = |server: &ServerConfig| format!("project {}/{}", root.display(), server.name());
         let definitions = Arc::new(definitions(config)?);
@@ -46,7 +47,7 @@ impl Servers {
             configs.insert(server.name().to_owned(), server.clone());
         };
         for server in &project {
-            let is_named = options.mcp.contains(&McpArg::Accept(server.name().to_owned()));
+            let is_named = settings.mcp.contains(&McpArg::Accept(server.name().to_owned()));
             if is_named {
                 let accepted = definitions.accept(&key(server), server.digest());
                 accepted.map_err(|why| {
@@ -61,7 +62,7 @@ impl Servers {
             }
         }
         config.user.servers.iter().for_each(&mut add); // the user's own have precedence
-        for argument in &options.mcp {
+        for argument in &settings.mcp {
             match argument {
                 McpArg::Add(server) => add(server),
                 McpArg::Accept(name) => {

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 
 use self::settings::check_settings;
 use crate::args;
-use crate::config::keys::{KEYS, Key};
+use crate::config::keys::{Key, built_in_keys};
 use crate::environment::Names;
 use crate::error::StartError;
 use crate::mcp::servers::{Running, Servers};
@@ -133,7 +133,7 @@ impl Program {
 
     /// Returns the keys of all settings: first the built-in ones, then the app's own.
     pub(crate) fn keys(&self) -> impl Iterator<Item = Key<'_>> {
-        KEYS.iter().cloned().chain(self.settings.iter().map(Key::custom))
+        built_in_keys().chain(self.settings.iter().map(Key::custom))
     }
 
     /// Returns the slash command with this name, which has no slash.

@@ -18,5 +18,5 @@ pub(crate) use self::distil::distil_at_end;
 pub(crate) use self::follow::{FollowError, Live, Operator, follow};
 pub(crate) use self::open::{Prefer, Session};
 pub(crate) use self::sending::Sending;
-pub(crate) use self::store::{SessionSetup, existing, find, name_or_random, stored_options};
+pub(crate) use self::store::{SessionSetup, existing, find, name_or_random, stored_settings};
 pub(crate) use self::unattended::{RunOutput, run_unattended};

@@ -40,6 +40,7 @@ pages! {
     FromPi = "from-pi.md",
     Cli = "cli.md",
     Config = "config.md",
+    Settings = "settings.md",
     Server = "server.md",
     Sandbox = "sandbox.md",
     PatternLibrary = "pattern-library.md",

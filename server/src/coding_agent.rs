@@ -4,7 +4,7 @@ mod env_models;
 mod loops;
 mod roots;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 #[cfg(feature = "long-term")]
 use std::sync::Arc;
 
@@ -23,7 +23,6 @@ use loopwright_memory::long_term::{DISTIL_COMMAND, Distil, LongTerm};
 use loopwright_tools::{Commands, Workspace, agents_md, coding_tools_with, preview};
 
 pub use self::env_models::EnvModels;
-pub use self::loops::CODING_LOOPS;
 use self::roots::Roots;
 use crate::agents::{AgentFactory, AgentRejection, AgentSetup};
 use crate::error::ConfigError;
@@ -235,20 +234,16 @@ impl AgentFactory for CodingAgent {
 impl CodingAgent {
     /// Opens the directory of a session.
     async fn workspace(&self, settings: &SessionSettings) -> Result<Workspace, AgentRejection> {
-        let dir = settings.work_dir.clone().unwrap_or_else(|| ".".into());
-        let workspace = match &self.roots {
-            Some(roots) => roots.workspace(dir).await?,
-            None => {
-                let opened =
-                    tokio::task::spawn_blocking(move || Workspace::open(Path::new(&dir))).await;
-                let why = "The directory could not be opened.";
-                let opened = opened.map_err(|_| AgentRejection::internal(why))?;
-                opened
-                    .map_err(|error| AgentRejection::bad_request("/workDir", format!("{error}.")))?
-            }
+        let Some(roots) = &self.roots else {
+            let own = settings.clone();
+            let opened = tokio::task::spawn_blocking(move || own.workspace()).await;
+            let why = "The directory could not be opened.";
+            let opened = opened.map_err(|_| AgentRejection::internal(why))?;
+            return opened
+                .map_err(|error| AgentRejection::bad_request("/workDir", format!("{error}.")));
         };
-        let workspace = settings.unprotected.iter().fold(workspace, Workspace::unprotected);
-        Ok(if settings.guard.unwrap_or_default() { workspace.guarded() } else { workspace })
+        let directory = settings.work_dir.clone().unwrap_or_else(|| ".".into());
+        Ok(settings.protect(roots.workspace(directory).await?))
     }
 
     async fn system_prompt(&self, setup: &AgentSetup, workspace: &Workspace) -> String {
@@ -272,7 +267,7 @@ impl CodingAgent {
             AgentRejection::internal(format!("The tools cannot be combined: {why}."))
         };
         let settings = setup.settings();
-        let mut tools = coding_tools_with(workspace, with_permissions(&self.commands, settings));
+        let mut tools = coding_tools_with(workspace, settings.commands(&self.commands));
         if setup.has_user() && !settings.no_questions.unwrap_or_default() {
             tools = tools.with(AskUser::new()).map_err(failed)?;
         }
@@ -294,26 +289,6 @@ impl CodingAgent {
         let is_on = setup.has_user() && setup.settings().memory != Some(false);
         self.long_term.as_ref().filter(|_| is_on)
     }
-}
-
-/// Returns the base permissions of commands, extended by a session's settings.
-fn with_permissions(base: &Commands, settings: &SessionSettings) -> Commands {
-    let mut commands = base.clone();
-    if settings.network.unwrap_or_default() {
-        commands = commands.network();
-    }
-    if settings.unconfined.unwrap_or_default() {
-        commands = commands.unconfined();
-    }
-    let bytes = |gib: u32| u64::from(gib) << 30;
-    if let Some(gib) = settings.max_memory {
-        commands = commands.max_memory(bytes(gib));
-    }
-    if let Some(gib) = settings.max_disk {
-        commands = commands.max_disk(bytes(gib));
-    }
-    let commands = settings.readable.iter().fold(commands, Commands::readable);
-    settings.writable.iter().fold(commands, Commands::writable)
 }
 
 /// Reads `AGENTS.md` of the workspace. Returns an empty text if it cannot be read.

@@ -72,7 +72,7 @@ pub use access::JwtUsers;
 pub use access::{Access, AccessPolicy, Caller, OwnerPolicy};
 pub use agents::{AgentFactory, AgentRejection, AgentSetup, Models, SystemPrompt};
 #[cfg(feature = "coding-agent")]
-pub use coding_agent::{CODING_LOOPS, CodingAgent, CodingAgentBuilder, EnvModels};
+pub use coding_agent::{CodingAgent, CodingAgentBuilder, EnvModels};
 pub use error::ConfigError;
 pub use inbox::ActionChange;
 #[cfg(feature = "webhooks")]
@@ -85,6 +85,9 @@ pub use rules::OperatorRules;
 pub use serve::serve;
 pub use server::Server;
 pub use server::builder::ServerBuilder;
-pub use settings::{CustomSetting, LlmConfig, SessionSettings, SettingKind};
+pub use settings::{
+    CustomSetting, LlmConfig, SessionSettings, Setting, SettingKind, SettingPlace, SettingScope,
+    SettingType,
+};
 pub use streams::public::{PublicEvents, ToPublic};
 pub use streams::sse::sse;

@@ -4,6 +4,9 @@ mod address;
 mod change;
 mod custom;
 mod session;
+mod setting;
+#[cfg(feature = "coding-agent")]
+mod workspace;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +19,10 @@ pub(crate) use self::change::SettingsChange;
 pub use self::custom::{CustomSetting, SettingKind};
 pub(crate) use self::custom::{CustomValues, check_values, custom_values, schema_of};
 pub(crate) use self::session::MAX_NAME_CHARS;
+#[cfg(feature = "coding-agent")]
+pub(crate) use self::session::PATTERNS;
 pub use self::session::SessionSettings;
+pub use self::setting::{Setting, SettingPlace, SettingScope, SettingType};
 use crate::json::{NOT_BLANK, or_default, whole_number};
 
 /// The model of one chat request. The `Debug` output has neither key nor headers.

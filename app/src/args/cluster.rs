@@ -53,7 +53,8 @@ impl From<PlacementArg> for String {
 }
 
 /// Servers on several machines.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, Args, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct ClusterArgs {
     /// Be one of several servers on one store: `leases`, or `restate=URL` with the ingress of a
     /// Restate server.

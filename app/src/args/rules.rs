@@ -5,11 +5,13 @@ use std::net::SocketAddr;
 use clap::Args;
 use loopwright_core::limits::Budget;
 use loopwright_server::{ConfigError, OperatorRules};
+use serde::{Deserialize, Serialize};
 
-use crate::options::BudgetOptions;
+use crate::options::dollars;
 
 /// The rules for clients: their models, addresses, approvals, proxies and budgets.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, Args, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct RuleOptions {
     /// A model that clients may use besides --model: `PROVIDER/NAME`, or the start of such names
     /// and `*`. May be repeated; without it all models are allowed.
@@ -37,8 +39,17 @@ pub(crate) struct RuleOptions {
     /// other machines can reach the server, whatever --addr is, so it requires a token.
     #[arg(long, value_name = "IP|NETWORK")]
     pub(crate) trusted_proxy: Vec<String>,
-    #[command(flatten)]
-    pub(crate) budget: BudgetOptions,
+    /// The maximum number of turns for the whole session; unlimited by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_session_turns: Option<u32>,
+    /// The maximum number of tokens for the whole session, input and output; unlimited by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_session_tokens: Option<u32>,
+    /// The maximum cost of the whole session in US dollars; unlimited by default.
+    ///
+    /// With it, a model whose prices are not known is refused.
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    pub(crate) max_session_cost: Option<f64>,
 }
 
 impl RuleOptions {
@@ -64,11 +75,10 @@ impl RuleOptions {
             let tools = self.allow_approve.iter().filter(|tool| *tool != "none");
             rules = rules.approvals(tools);
         }
-        let BudgetOptions { max_session_turns, max_session_tokens, max_session_cost } = self.budget;
         let mut budget = Budget::default();
-        budget.turns = max_session_turns;
-        budget.tokens = max_session_tokens.map(u64::from);
-        budget.cost = max_session_cost;
+        budget.turns = self.max_session_turns;
+        budget.tokens = self.max_session_tokens.map(u64::from);
+        budget.cost = self.max_session_cost;
         rules.session_budget(budget).trusted_proxies(&self.trusted_proxy)
     }
 }

@@ -1,6 +1,5 @@
 //! The command line of `serve`.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,13 +9,12 @@ use clap::{Args, ValueEnum};
 use loopwright_core::limits::Budget;
 use loopwright_server::{JwtUsers, ServerBuilder};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::cluster::ClusterArgs;
 use super::rules::RuleOptions;
 use super::sessions::StoreArgs;
 use crate::error::StartError;
-use crate::options::{CommandOptions, MODELS_HELP, RetryOptions, dollars, protected_path};
+use crate::options::{Flags, SERVER, dollars};
 
 /// The default of `--addr`.
 pub(crate) const DEFAULT_ADDR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7777);
@@ -25,7 +23,7 @@ pub(crate) const DEFAULT_ADDR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr:
 pub(crate) const DEFAULT_GRACE: u32 = 10;
 
 /// The format of the log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
     /// Lines for people.
@@ -36,7 +34,8 @@ pub(crate) enum LogFormat {
 }
 
 /// Limits of every run, whatever its session or request says.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, Args, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct RunBudget {
     /// The maximum number of turns of a run, whatever its session says; by default the session's
     /// own maximum, which is 50 unless set.
@@ -56,7 +55,8 @@ pub(crate) struct RunBudget {
 }
 
 /// An OpenID Connect provider whose tokens are accepted too.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, Args, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct JwtArgs {
     /// Accept the tokens (JWT) of this OpenID Connect provider too: the claim `sub` is the user's
     /// name.
@@ -158,16 +158,6 @@ pub(super) fn name_without_separators(text: &str) -> Result<String, String> {
 }
 
 impl RunBudget {
-    /// Returns these limits, with `lower`'s for the unset ones.
-    pub(crate) fn over(self, lower: RunBudget) -> RunBudget {
-        RunBudget {
-            max_turns: self.max_turns.or(lower.max_turns),
-            max_tokens: self.max_tokens.or(lower.max_tokens),
-            max_cost: self.max_cost.or(lower.max_cost),
-            max_time: self.max_time.or(lower.max_time),
-        }
-    }
-
     pub(crate) fn budget(&self) -> Budget {
         let time = |seconds: u32| Duration::from_secs(seconds.into());
         let mut budget = Budget::default();
@@ -177,7 +167,9 @@ impl RunBudget {
     }
 }
 
-#[derive(Debug, Args)]
+// The user's settings file can contain each of these flags but the token in its table `[serve]`.
+#[derive(Debug, Clone, Default, Args, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct ServeArgs {
     /// The address to listen on, by default 127.0.0.1:7777. An address that other machines can
     /// reach requires a token, and so does a --trusted-proxy.
@@ -196,8 +188,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME:SHA256[:ROLE,...]")]
     pub(crate) user: Vec<UserArg>,
     #[command(flatten)]
+    #[serde(flatten)]
     pub(crate) jwt: JwtArgs,
     #[command(flatten)]
+    #[serde(flatten)]
     pub(crate) cluster: ClusterArgs,
     /// A name of the server that clients may use, besides its address and localhost. May be
     /// repeated.
@@ -225,8 +219,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_body: Option<u32>,
     #[command(flatten)]
+    #[serde(flatten)]
     pub(crate) rules: RuleOptions,
     #[command(flatten)]
+    #[serde(flatten)]
     pub(crate) run_budget: RunBudget,
     /// The maximum number of tokens of each user per day, in UTC; unlimited by default. It does not
     /// limit the operator.
@@ -243,48 +239,11 @@ pub(crate) struct ServeArgs {
     /// each line.
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) log_format: Option<LogFormat>,
-    /// The default model of sessions, such as openai/gpt-4o-mini; `offline` for rules that need no
-    /// model.
-    ///
-    /// Requests to /api/agent-chat bring their own model and key.
-    #[arg(long, value_name = "PROVIDER/NAME")]
-    pub(crate) model: Option<String>,
-    /// The address of your own server for that model, without `/chat/completions`.
-    #[arg(long, value_name = "URL", requires = "model")]
-    pub(crate) base_url: Option<String>,
-    #[arg(long, value_name = "FILE", help = MODELS_HELP)]
-    pub(crate) models: Option<PathBuf>,
-    /// Do not append AGENTS.md of a session's directory to the system prompt.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true")]
-    pub(crate) no_agents_md: Option<bool>,
-    /// Do not offer models the tool ask_user, with which they ask the user questions.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true")]
-    pub(crate) no_questions: Option<bool>,
-    /// Remember facts about each user across sessions, and use them.
-    ///
-    /// They are in memory.db beside the default store. The operator, who is everyone if the server
-    /// has no other users, shares the facts of `chat --memory`.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true")]
-    pub(crate) memory: Option<bool>,
-    /// With --memory, distil facts from the conversation of a session when it ends, too: when it is
-    /// closed because nobody uses it, and when the server stops.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true")]
-    pub(crate) distil_at_end: Option<bool>,
+    /// The settings of sessions without their own.
     #[command(flatten)]
-    pub(crate) retries: RetryOptions,
+    #[serde(skip)]
+    pub(crate) defaults: Flags<SERVER>,
     #[command(flatten)]
+    #[serde(skip)]
     pub(crate) store: StoreArgs,
-    /// A protected file or directory that tools and commands may change, relative to a session's
-    /// directory; `.` for all. May be repeated.
-    #[arg(long, value_name = "PATH", value_parser = protected_path)]
-    pub(crate) unprotected: Vec<String>,
-    #[command(flatten)]
-    pub(crate) commands: CommandOptions,
-    /// The values of the app's own settings, for sessions without their own values.
-    #[arg(skip)]
-    pub(crate) custom: BTreeMap<String, Value>,
 }

@@ -4,18 +4,15 @@ use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 
-use loopwright_core::limits::Limits;
-use loopwright_core::model::ThinkingLevel;
-use loopwright_server::{ServerBuilder, SessionSettings};
+use loopwright_server::{ServerBuilder, SessionSettings, Setting, SettingType};
 use serde_json::{Value, json};
 
 use crate::args::{ConfigArgs, DEFAULT_ADDR, DEFAULT_GRACE};
 use crate::config::{Config, Key, Kind, Layer, Origin};
 use crate::error::StartError;
-use crate::options::{Options, RetryOptions};
 use crate::output;
 use crate::program::Program;
-use crate::session::{default_models_file, existing, stored_options};
+use crate::session::{default_models_file, existing, stored_settings};
 use crate::store_address::database;
 
 /// Maximum width of the column of values; longer values move the next column.
@@ -24,7 +21,7 @@ const MAX_VALUE_WIDTH: usize = 60;
 /// Shows all settings, and returns the exit code.
 pub(crate) async fn config(args: &ConfigArgs, config: &Config) -> Result<u8, StartError> {
     let program = &config.program;
-    let mut flags = Layer::of(&args.options, program, |key| Origin::Flag(key.flag()))?;
+    let mut flags = Layer::of(&args.options.settings, program, |key| Origin::Flag(key.flag()))?;
     let store_key = program.keys().find(|key| key.name == "store");
     if let (Some(path), Some(key)) = (&args.store.path, store_key) {
         flags.set(&key, json!(path), Origin::Flag(key.flag()));
@@ -32,15 +29,15 @@ pub(crate) async fn config(args: &ConfigArgs, config: &Config) -> Result<u8, Sta
     let stored = match &args.session {
         Some(name) => {
             let store = config.open_store(&args.store)?;
-            stored_options(&existing(&*store, name).await?)?
+            stored_settings(&existing(&*store, name).await?)?
         }
-        None => Options::default(),
+        None => SessionSettings::new(),
     };
     let name = args.session.clone().unwrap_or_default();
     let session = Layer::of(&stored, program, |_| Origin::Session(name.clone()))?;
-    let given = args.options.clone().over(stored.clone());
-    let project = config.project(&given.workspace)?;
-    let root = given.workspace.workspace()?.root().to_owned();
+    let given = args.options.settings.0.clone().over(stored.clone());
+    let project = config.project(&given)?;
+    let root = given.workspace()?.root().to_owned();
     let layers = [&flags, &session, &config.environment, &project, &config.user];
     // A setting can disable others: an address applies only to its own model, for example.
     let resolved = config.resolve_stored(args.options.clone(), stored)?;
@@ -90,9 +87,6 @@ fn row<'a>(key: Key<'a>, layers: &[&Layer], active: &Layer, program: &Program) -
             settings.base_url = Some(url);
             json!(settings.without_credentials().base_url)
         }
-        Value::Array(items) if name == "approve" => {
-            items.into_iter().map(|item| item.get("tool").cloned().unwrap_or(item)).collect()
-        }
         value => value,
     };
     Row { name: key.name, value, origin }
@@ -105,19 +99,8 @@ fn default_value(key: &Key<'_>, program: &Program) -> Value {
     }
     match &*key.name {
         "agent" => json!(program.agents.first().map(|(name, _)| name)),
-        "no_agents_md" | "no_questions" | "guard" | "network" | "unconfined" => json!(false),
-        "thinking" => json!(ThinkingLevel::default()),
-        "pattern" => json!("pi"),
-        "max_turns" => json!(Limits::default().turns),
-        "max_attempts" => json!(RetryOptions::default().attempts()),
-        "max_retry_delay" => json!(RetryOptions::default().delay().as_secs()),
         "approve" => json!(["read-only"]),
-        "readable"
-        | "writable"
-        | "unprotected"
-        | "serve.host"
-        | "serve.origin"
-        | "serve.trusted_proxy" => json!([]),
+        "serve.host" | "serve.origin" | "serve.trusted_proxy" => json!([]),
         "models" => json!(default_models_file(&program.names)),
         "store" => json!(program.default_store()),
         "serve.addr" => json!(DEFAULT_ADDR),
@@ -129,8 +112,22 @@ fn default_value(key: &Key<'_>, program: &Program) -> Value {
         "serve.max_time" => json!(ServerBuilder::RUN_TIME.as_secs()),
         "serve.grace" => json!(DEFAULT_GRACE),
         "serve.log_format" => json!("text"),
-        _ => Value::Null,
+        _ => key.setting.map_or(Value::Null, declared_default),
     }
+}
+
+/// Returns the default that a setting is declared with, if it is a value.
+fn declared_default(setting: &Setting) -> Value {
+    let Some(phrase) = setting.default else {
+        return match setting.kind {
+            SettingType::Switch => json!(false),
+            _ if setting.is_list() => json!([]),
+            _ => Value::Null,
+        };
+    };
+    let value = phrase.trim_end_matches(" by default").trim_matches('`');
+    let kind = Kind::Plain(setting.kind);
+    kind.read(&kind.of_variable(value), None).unwrap_or_default()
 }
 
 impl Row<'_> {
@@ -191,4 +188,28 @@ fn print_table(rows: &[Row<'_>]) -> io::Result<()> {
         let (value, origin) = (row.value(), row.origin());
         output::text(&format!("{:<names$}  {value:<values$}  {origin}", row.name))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use loopwright_core::agent::Limits;
+    use loopwright_core::model::ThinkingLevel;
+    use loopwright_providers::{MAX_ATTEMPTS, MAX_RETRY_DELAY};
+
+    use super::*;
+
+    #[test]
+    fn the_declared_defaults_are_those_in_force() {
+        let default = |key: &str| {
+            let setting = SessionSettings::ALL.iter().find(|setting| setting.key() == key);
+            declared_default(setting.unwrap())
+        };
+        assert_eq!(default("max_turns"), json!(Limits::default().turns));
+        assert_eq!(default("max_attempts"), json!(MAX_ATTEMPTS));
+        assert_eq!(default("max_retry_delay"), json!(MAX_RETRY_DELAY.as_secs()));
+        assert_eq!(default("thinking"), json!(ThinkingLevel::default()));
+        assert_eq!(default("max_session_turns"), Value::Null);
+        assert_eq!(default("guard"), json!(false));
+        assert_eq!(default("readable"), json!([]));
+    }
 }

@@ -15,7 +15,8 @@ const HEAD: [&str; 8] = ["MODEL", "WIRE", "CONTEXT", "OUTPUT", "$ IN", "$ OUT", 
 
 /// Lists the models that match the filter, and returns the exit code.
 pub(crate) fn models(args: &ModelsArgs, config: &Config) -> Result<u8, StartError> {
-    let catalogue = catalogue(config.models(args.models.as_ref()).as_ref(), &config.program.names)?;
+    let file = config.models(args.models.models.as_ref());
+    let catalogue = catalogue(file.as_ref(), &config.program.names)?;
     let models: Vec<_> = catalogue.search(&args.filter).collect();
     if models.is_empty() {
         output::error(&format!(

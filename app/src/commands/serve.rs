@@ -10,6 +10,7 @@ use std::time::Duration;
 use loopwright_core::Principal;
 use loopwright_core::limits::Budget;
 use loopwright_durable::Placement;
+use loopwright_providers::{MAX_ATTEMPTS, MAX_RETRY_DELAY};
 use loopwright_server::{Caller, EnvModels, Server, ServerBuilder, Webhook};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -21,7 +22,6 @@ use crate::exit_code::ABORTED;
 use crate::facts;
 use crate::interrupt::Interrupt;
 use crate::mcp::Servers;
-use crate::options::{Options, WorkspaceOptions};
 use crate::session::catalogue;
 use crate::{log, output};
 
@@ -73,27 +73,16 @@ pub(crate) async fn serve(args: ServeArgs, config: &Config) -> Result<u8, StartE
 
 fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
     let names = &config.program.names;
+    let mut defaults = args.defaults.0.clone();
+    let delay = defaults.max_retry_delay.map(|seconds| Duration::from_secs(seconds.into()));
     let models = EnvModels::default()
-        .catalogue(catalogue(args.models.as_ref(), names)?)
-        .retries(args.retries.attempts(), args.retries.delay());
-    let memory = facts::open_if(args.memory, names)?;
-    let options = Options {
-        model: args.model.clone(),
-        base_url: args.base_url.clone(),
-        no_agents_md: args.no_agents_md,
-        no_questions: args.no_questions,
-        distil_at_end: args.distil_at_end,
-        workspace: WorkspaceOptions {
-            unprotected: args.unprotected.clone(),
-            commands: args.commands.clone(),
-            ..WorkspaceOptions::default()
-        },
-        custom: args.custom.clone(),
-        ..Options::default()
-    };
+        .catalogue(catalogue(defaults.models.as_ref(), names)?)
+        .retries(defaults.max_attempts.unwrap_or(MAX_ATTEMPTS), delay.unwrap_or(MAX_RETRY_DELAY));
+    let memory = facts::open_if(defaults.memory, names)?;
+    (defaults.models, defaults.memory) = (None, None); // they are open
     let mut builder = Server::builder(config.program.open_store(args.store.path.clone())?)
         .models(models)
-        .defaults(options.to_session())
+        .defaults(defaults)
         .principal(facts::user())
         .run_budget(args.run_budget.budget())
         .grace(Duration::from_secs(args.grace.unwrap_or(DEFAULT_GRACE).into()));

@@ -5,7 +5,7 @@ use std::io;
 use loopwright_core::message::Content;
 use loopwright_core::tool::{AskUser, Effect, Toolbox};
 use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput};
-use loopwright_tools::coding_tools_with;
+use loopwright_tools::{Commands, coding_tools_with};
 use serde_json::{Value, json};
 
 use crate::args::Tools;
@@ -14,7 +14,7 @@ use crate::environment::started_as;
 use crate::error::StartError;
 use crate::exit_code::{ABORTED, TOOL_FAILED};
 use crate::interrupt::Interrupt;
-use crate::options::WorkspaceOptions;
+use crate::options::{FILES, Flags};
 use crate::output;
 
 /// Lists the tools or calls one, and returns the exit code.
@@ -25,9 +25,9 @@ pub(crate) async fn tools(args: &Tools, config: &Config) -> Result<u8, StartErro
         ));
     }
     let done = match args {
-        Tools::List { json, workspace } => list(&toolbox(workspace, config)?, *json),
-        Tools::Call { name, arguments, json, workspace } => {
-            let tools = toolbox(workspace, config)?;
+        Tools::List { json, files } => list(&toolbox(files, config)?, *json),
+        Tools::Call { name, arguments, json, files } => {
+            let tools = toolbox(files, config)?;
             // The same check as in a run, with the same errors.
             let arguments = tools.validate(name, arguments).map_err(StartError)?;
             let Some(tool) = tools.tool(name) else {
@@ -42,9 +42,10 @@ pub(crate) async fn tools(args: &Tools, config: &Config) -> Result<u8, StartErro
     }
 }
 
-fn toolbox(given: &WorkspaceOptions, config: &Config) -> Result<Toolbox, StartError> {
-    let options = config.workspace(given)?;
-    let tools = coding_tools_with(options.workspace()?, options.commands());
+fn toolbox(given: &Flags<FILES>, config: &Config) -> Result<Toolbox, StartError> {
+    let settings = config.files(given)?;
+    let commands = settings.commands(&Commands::new());
+    let tools = coding_tools_with(settings.workspace()?, commands);
     tools.with(AskUser::new()).map_err(|why| StartError(format!("The tools: {why}.")))
 }
 

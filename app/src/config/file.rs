@@ -185,8 +185,9 @@ fn not_allowed(key: &Key<'_>, risk: &str, users_file: Option<&Path>) -> String {
 mod tests {
     use loopwright_server::CustomSetting;
 
-    use super::super::keys::KEYS;
+    use super::super::keys::built_in_keys;
     use super::*;
+    use crate::options::SESSION;
 
     fn program() -> Program {
         let settings = vec![
@@ -209,7 +210,7 @@ mod tests {
     fn the_users_file_has_the_apps_own_settings() {
         let path = Path::new("/p/loopwright.toml");
         let layer = read("max_amount = 7\nregion = \"us\"", path, Owner::User).unwrap();
-        let custom = layer.options().unwrap().custom;
+        let custom = layer.settings(SESSION).unwrap().custom;
         let expected = [("max-amount", Value::from(7)), ("region", "us".into())];
         assert_eq!(custom, expected.map(|(name, value)| (name.to_owned(), value)).into());
     }
@@ -287,8 +288,8 @@ mod tests {
     /// is an error that names file and line and where the user may set it.
     #[test]
     fn a_project_cannot_grant_rights() {
-        let allowed: Vec<&str> =
-            KEYS.iter().filter(|key| key.risk.is_none()).map(|key| &*key.name).collect();
+        let of_projects = || built_in_keys().filter(|key| key.risk.is_none());
+        let allowed: Vec<String> = of_projects().map(|key| key.name.into()).collect();
         let known = [
             "system",
             "no_agents_md",
@@ -314,7 +315,7 @@ mod tests {
                 "{why}"
             );
         }
-        for key in KEYS.iter().filter(|key| key.risk.is_none()) {
+        for key in of_projects() {
             let why = error(&format!("{} = []", key.name), Owner::Project { users_file: None });
             assert!(why.contains("must be"), "{why}");
         }

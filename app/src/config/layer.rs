@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use loopwright_mcp::ServerConfig;
+use loopwright_server::SessionSettings;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::keys::{KEYS, Key, Kind};
+use super::keys::{Key, Kind, built_in_keys};
 use crate::error::StartError;
-use crate::options::Options;
+use crate::options::has;
 use crate::program::Program;
 
 /// The source of a setting.
@@ -32,17 +33,17 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// Returns the settings among the options, with their origins from `origin`.
+    /// Returns a session's settings, with their origins from `origin`.
     pub(crate) fn of(
-        options: &Options,
+        settings: &SessionSettings,
         program: &Program,
         origin: impl Fn(&Key<'_>) -> Origin,
     ) -> Result<Self, StartError> {
-        let all = serde_json::to_value(options)
-            .map_err(|why| StartError(format!("The options cannot be serialised: {why}.")))?;
+        let all = serde_json::to_value(settings)
+            .map_err(|why| StartError(format!("The settings cannot be serialised: {why}.")))?;
         let value = |key: &Key<'_>| match key.kind {
-            Kind::Custom(setting) => options.custom.get(setting.name()).cloned(),
-            _ => all.get(&*key.name).cloned(),
+            Kind::Custom(setting) => settings.custom.get(setting.name()).cloned(),
+            _ => all.get(key.setting?.json_name()).cloned(),
         };
         let given = program
             .keys()
@@ -70,16 +71,32 @@ impl Layer {
         T::deserialize(&self.settings.get(key)?.0).ok()
     }
 
-    /// Returns the options among the settings.
-    pub(super) fn options(&self) -> Result<Options, StartError> {
-        let is_built_in = |name: &str| KEYS.iter().any(|key| key.name == name);
-        let all = self.settings.iter().map(|(name, (value, _))| (name.clone(), value.clone()));
-        let (built_in, custom): (Vec<_>, Vec<_>) = all.partition(|(name, _)| is_built_in(name));
-        let mut options = Options::deserialize(Value::Object(built_in.into_iter().collect()))
+    /// Returns the values of a table by their names, such as those that begin with `serve.`.
+    pub(super) fn table(&self, prefix: &str) -> Map<String, Value> {
+        let values = self.settings.iter().filter_map(|(name, (value, _))| {
+            Some((name.strip_prefix(prefix)?.to_owned(), value.clone()))
+        });
+        values.collect()
+    }
+
+    /// Returns a session's settings: the ones among the settings `of`, and the app's own.
+    pub(super) fn settings(&self, of: u8) -> Result<SessionSettings, StartError> {
+        let (mut built_in, mut custom) = (Map::new(), BTreeMap::new());
+        for (name, (value, _)) in &self.settings {
+            match built_in_keys().find(|key| key.name == *name).map(|key| key.setting) {
+                Some(Some(setting)) if has(of, setting) => {
+                    built_in.insert(setting.json_name(), value.clone());
+                }
+                Some(_) => {}
+                // The names of the app's own settings have `-` where their keys have `_`.
+                None => {
+                    custom.insert(name.replace('_', "-"), value.clone());
+                }
+            }
+        }
+        let mut settings = SessionSettings::deserialize(Value::Object(built_in))
             .map_err(|why| StartError(format!("The settings cannot be read: {why}.")))?;
-        // The names of the app's own settings have `-` where their keys have `_`.
-        let custom = custom.into_iter().map(|(key, value)| (key.replace('_', "-"), value));
-        options.custom = custom.collect();
-        Ok(options)
+        settings.custom = custom;
+        Ok(settings)
     }
 }

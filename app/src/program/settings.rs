@@ -3,7 +3,7 @@
 use loopwright_server::CustomSetting;
 
 use crate::args::built_in_flags;
-use crate::config::keys::{KEYS, Key};
+use crate::config::keys::{Key, built_in_keys};
 use crate::environment::Names;
 use crate::error::StartError;
 
@@ -14,7 +14,7 @@ pub(super) fn check_settings(settings: &[CustomSetting], names: &Names) -> Resul
         return Ok(());
     }
     let flags = built_in_flags();
-    let built_in: Vec<String> = KEYS.iter().map(|key| key.variable(names)).collect();
+    let built_in: Vec<String> = built_in_keys().map(|key| key.variable(names)).collect();
     for setting in settings {
         let (name, variable) = (setting.name(), Key::custom(setting).variable(names));
         let what = if flags.iter().any(|flag| flag == name) {

@@ -1,4 +1,4 @@
-//! The agent that the options define.
+//! The agent that the settings define.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,6 @@ use crate::config::Config;
 use crate::error::StartError;
 use crate::facts;
 use crate::mcp::Servers;
-use crate::options::Options;
 use crate::output::{self, Verbosity};
 use crate::program::Kind;
 use crate::settings::Settings;
@@ -66,40 +65,40 @@ impl Previews {
 ///
 /// # Errors
 ///
-/// Fails if the directory, the model or one of the tools that the options name does not exist.
+/// Fails if the directory, the model or one of the tools that the settings name does not exist.
 pub(crate) async fn build(
     settings: &Settings,
     allowed: &Allowed,
     config: &Config,
     verbosity: Verbosity,
 ) -> Result<Built, StartError> {
-    let options = &settings.active;
-    let (name, kind) = config.program.agent(options.agent.as_deref())?;
-    let root = options.workspace.workspace()?.root().to_owned();
+    let active = &settings.active;
+    let (name, kind) = config.program.agent(active.agent.as_deref())?;
+    let root = active.workspace()?.root().to_owned();
     let memory = match kind {
-        Kind::Coding => facts::open_if(options.memory, &config.program.names)?,
+        Kind::Coding => facts::open_if(active.memory, &config.program.names)?,
         Kind::Own(_) => None,
     };
     let servers = match kind {
-        Kind::Coding => Servers::of_session(options, config, verbosity)?,
+        Kind::Coding => Servers::of_session(settings, config, verbosity)?,
         Kind::Own(_) => Servers::default(),
     };
     let plan = Plan {
         factory: kind.factory(memory, config.program.system.as_ref(), servers)?,
         system: config.program.system.as_ref(),
         custom: &config.program.settings,
-        models: Arc::new(models(options, config)?),
-        given: settings.given.to_session(),
+        models: Arc::new(models(active, config)?),
+        given: settings.given.clone(),
         allowed,
         root: &root,
     };
-    let mut wanted = options.to_session();
+    let mut wanted = active.clone();
     wanted.agent = Some(name.to_string());
-    let mut model = options.model.clone();
+    let mut model = active.model.clone();
     let agent = match plan.build(&wanted).await {
         // No model is named, and the agent has none of its own.
         Err(rejection) if model.is_none() && rejection.path() == Some("/model") => {
-            let choice = model::detect(options, config).await?;
+            let choice = model::detect(active, config).await?;
             if verbosity.notes() {
                 output::info(&choice.note);
             }
@@ -110,13 +109,13 @@ pub(crate) async fn build(
         built => built,
     };
     let agent = agent.map_err(|rejection| of_option(&rejection))?;
-    if verbosity.notes() && options.model.as_deref().is_some_and(|name| name.starts_with("offline"))
+    if verbosity.notes() && active.model.as_deref().is_some_and(|name| name.starts_with("offline"))
     {
         output::info(model::OFFLINE);
     }
     let commands = plan.factory.commands(&wanted);
     let distils = commands.contains(&DISTIL_COMMAND);
-    let distils_at_end = distils && options.distil_at_end.unwrap_or_default();
+    let distils_at_end = distils && active.distil_at_end.unwrap_or_default();
     let info = agent.model().clone();
     let model = model.unwrap_or_else(|| info.id.to_string());
     wanted.model = Some(model.clone());
@@ -140,8 +139,8 @@ pub(crate) async fn build(
 }
 
 /// Returns the source of models.
-fn models(options: &Options, config: &Config) -> Result<EnvModels, StartError> {
-    let catalogue = catalogue(options.models.as_ref(), &config.program.names)?;
+fn models(settings: &SessionSettings, config: &Config) -> Result<EnvModels, StartError> {
+    let catalogue = catalogue(settings.models.as_ref(), &config.program.names)?;
     Ok(EnvModels::default().catalogue(catalogue))
 }
 
@@ -189,17 +188,10 @@ fn of_option(rejection: &AgentRejection) -> StartError {
     let path = rejection.path().unwrap_or_default();
     let path = path.strip_prefix("/custom").unwrap_or(path);
     let name = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-    let flag = match name {
-        "" | "model" => return StartError(rejection.message().to_owned()),
-        "workDir" => "--root".to_owned(),
-        "autoApprove" => "--approve".to_owned(),
-        name => {
-            let kebab = name.chars().flat_map(|c| {
-                let dash = c.is_ascii_uppercase().then_some('-');
-                dash.into_iter().chain([c.to_ascii_lowercase()])
-            });
-            format!("--{}", kebab.collect::<String>())
-        }
-    };
-    StartError(format!("{flag}: {}", rejection.message()))
+    if matches!(name, "" | "model") {
+        return StartError(rejection.message().to_owned());
+    }
+    let setting = SessionSettings::ALL.iter().find(|setting| setting.json_name() == name);
+    let flag = setting.map_or(name.to_owned(), |setting| setting.key().replace('_', "-"));
+    StartError(format!("--{flag}: {}", rejection.message()))
 }

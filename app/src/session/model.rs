@@ -5,12 +5,12 @@ use std::env;
 use loopwright_core::ChatModel;
 use loopwright_core::model::{ModelError, ModelErrorKind};
 use loopwright_providers::{Http, first_model, from_env};
+use loopwright_server::SessionSettings;
 
 use super::catalogue::catalogue;
 use crate::config::Config;
 use crate::environment::started_as;
 use crate::error::StartError;
-use crate::options::Options;
 
 /// The note about offline rules that the user chose.
 pub(super) const OFFLINE: &str = "Offline rules answer, as chosen; they are not a language model.";
@@ -22,12 +22,15 @@ pub(super) struct Choice {
     pub(super) note: String,
 }
 
-/// Returns the first model of the server at the address in the options. Without an address, returns
-/// the model of the first provider whose key is in the environment, else of a server on this
-/// machine, else offline rules.
-pub(super) async fn detect(options: &Options, config: &Config) -> Result<Choice, StartError> {
-    let Some(url) = options.base_url.as_deref() else {
-        let catalogue = catalogue(options.models.as_ref(), &config.program.names)?;
+/// Returns the first model of the server at the address in the settings. Without an address,
+/// returns the model of the first provider whose key is in the environment, else of a server on
+/// this machine, else offline rules.
+pub(super) async fn detect(
+    settings: &SessionSettings,
+    config: &Config,
+) -> Result<Choice, StartError> {
+    let Some(url) = settings.base_url.as_deref() else {
+        let catalogue = catalogue(settings.models.as_ref(), &config.program.names)?;
         let model = from_env(&Http::new(), &catalogue).await?;
         return Ok(match model {
             Some(model) => detected(model.info().id.to_string()),

@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use super::agent::{Built, build};
 use super::allowed::Allowed;
-use super::store::{find, latest, name_or_random, stored_options};
+use super::store::{find, latest, name_or_random, stored_settings};
 use crate::args::SessionArgs;
 use crate::config::Config;
 use crate::environment::started_as;
 use crate::error::StartError;
 use crate::facts;
-use crate::options::Options;
+use crate::options::{Options, inherited_permissions, root_or_here};
 use crate::output::{self, Verbosity};
 use crate::settings::Settings;
 use crate::slash::SlashContext;
@@ -65,7 +65,7 @@ impl Session {
         };
         let info = match args.name.as_deref() {
             Some(name) => find(&*store, name).await?,
-            None if args.latest => Some(latest(&*store, &options.workspace.root_or_here()).await?),
+            None if args.latest => Some(latest(&*store, &root_or_here(&options.settings)).await?),
             None => None,
         };
         info.as_ref().map(SessionInfo::require_root).transpose()?;
@@ -114,16 +114,13 @@ impl Session {
         given: &Options,
         config: &Config,
     ) -> Result<(Settings, Option<String>), StartError> {
-        let stored = self.info.as_ref().map(stored_options).transpose()?.unwrap_or_default();
-        let permissions = given.inherited_permissions(&stored);
+        let stored = self.info.as_ref().map(stored_settings).transpose()?.unwrap_or_default();
+        let permissions = inherited_permissions(&given.settings, &stored);
         let settings = config.resolve_stored(given.clone(), stored)?;
-        let mut settings = match settings.given.agent.as_deref() {
-            Some("") => return Err(is_foreign(&self.name)),
-            _ => settings,
-        };
-        let stored = self.info.as_ref().and_then(|info| info.settings.as_deref());
-        settings.name = SessionSettings::from_stored(stored).name;
-        Ok((settings, permissions))
+        match settings.given.agent.as_deref() {
+            Some("") => Err(is_foreign(&self.name)),
+            _ => Ok((settings, permissions)),
+        }
     }
 
     /// Builds the agent of the session with these options, and announces it.

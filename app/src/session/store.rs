@@ -10,22 +10,25 @@ use serde::Deserialize;
 
 use crate::environment::started_as;
 use crate::error::StartError;
-use crate::options::Options;
 
-/// Returns the options that a session was started with. The agent's name is empty if another
+/// Returns the settings that a session was started with. The agent's name is empty if another
 /// program started the session.
-pub(crate) fn stored_options(info: &SessionInfo) -> Result<Options, StartError> {
-    let Some(settings) = info.settings.as_deref() else {
-        return Ok(Options { agent: Some(String::new()), ..Options::default() });
-    };
-    let read = SessionSettings::deserialize(settings).map_err(|why| why.to_string());
-    let read = read.map(|_| SessionSettings::from_stored(Some(settings)));
-    read.and_then(|settings| Options::of_session(&settings)).map_err(|why| {
-        StartError(format!(
-            "The options that session `{}` was started with cannot be read: {why}.",
+pub(crate) fn stored_settings(info: &SessionInfo) -> Result<SessionSettings, StartError> {
+    if let Some(Err(why)) = info.settings.as_deref().map(SessionSettings::deserialize) {
+        return Err(StartError(format!(
+            "The settings that session `{}` was started with cannot be read: {why}.",
             info.id
-        ))
-    })
+        )));
+    }
+    Ok(of_terminal(info))
+}
+
+/// Returns the stored settings. A server may store the directory as its client wrote it; a relative
+/// one is the server's.
+fn of_terminal(info: &SessionInfo) -> SessionSettings {
+    let mut settings = SessionSettings::from_stored(info.settings.as_deref());
+    settings.work_dir = settings.work_dir.filter(|path| Path::new(path).is_absolute());
+    settings
 }
 
 /// Returns a session's metadata, or `None` if it does not exist.
@@ -69,10 +72,8 @@ pub(crate) struct SessionSetup {
 impl SessionSetup {
     /// Returns the setup of a session, whichever program started it.
     pub(crate) fn of(info: &SessionInfo) -> Self {
-        let settings = SessionSettings::from_stored(info.settings.as_deref());
-        // A server may store the directory as its client wrote it; a relative one is the server's.
-        let directory = settings.work_dir.map(PathBuf::from).filter(|path| path.is_absolute());
-        SessionSetup { directory, model: settings.model }
+        let settings = of_terminal(info);
+        SessionSetup { directory: settings.work_dir.map(PathBuf::from), model: settings.model }
     }
 }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use loopwright_core::AgentHandle;
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{ActionResult, InputEvent};
+use loopwright_server::SessionSettings;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use self::editor::{Editor, editor};
@@ -22,7 +23,6 @@ pub(crate) use self::msg::Msg;
 use super::state::{Effect, Outcome, Tone};
 use crate::args::ChatArgs;
 use crate::config::Config;
-use crate::options::Options;
 
 enum Job {
     Perform(Effect),
@@ -130,14 +130,14 @@ impl Host {
                 self.send_outcome(Outcome::Notice(Tone::Error, why.into()));
             }
             Effect::SwitchModel(name) => {
-                let change = |options: &mut Options| {
-                    options.model = Some(name.clone());
-                    options.base_url = None;
+                let change = |settings: &mut SessionSettings| {
+                    settings.model = Some(name.clone());
+                    settings.base_url = None;
                 };
                 self.open(Target::Same(self.with(change))).await;
             }
             Effect::SwitchThinking(level) => {
-                let options = self.with(|options| options.thinking = Some(level));
+                let options = self.with(|settings| settings.thinking = Some(level));
                 self.open(Target::Same(options)).await;
             }
             Effect::Open(None) => self.open(Target::New).await,

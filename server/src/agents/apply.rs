@@ -8,6 +8,7 @@ use loopwright_core::tool::{Approval, Effect};
 
 use super::rejection::AgentRejection;
 use super::setup::AgentSetup;
+use crate::settings::{Setting, SettingScope};
 
 impl AgentSetup {
     /// Applies the settings to an agent: thinking, limits, and which calls run without approval.
@@ -96,26 +97,9 @@ impl AgentSetup {
 
     /// Rejects settings that only some agents have, such as coding agents.
     pub(super) fn reject_unused(&self) -> Result<(), AgentRejection> {
-        let settings = &self.given;
-        let unused = [
-            ("pattern", settings.pattern.is_some()),
-            ("toolChoice", settings.tool_choice.is_some()),
-            ("memory", settings.memory == Some(true)),
-            ("distilAtEnd", settings.distil_at_end == Some(true)),
-            ("noQuestions", settings.no_questions == Some(true)),
-            ("guard", settings.guard == Some(true)),
-            ("unprotected", !settings.unprotected.is_empty()),
-            ("network", settings.network == Some(true)),
-            ("unconfined", settings.unconfined == Some(true)),
-            ("readable", !settings.readable.is_empty()),
-            ("writable", !settings.writable.is_empty()),
-            ("maxMemory", settings.max_memory.is_some()),
-            ("maxDisk", settings.max_disk.is_some()),
-        ];
-        let Some((name, _)) = unused.into_iter().find(|(_, is_set)| *is_set) else {
-            return Ok(());
-        };
-        Err(self.unused(name))
+        let is_coding = |setting: &Setting| setting.scope != SettingScope::All;
+        let unused = self.given.first_set(|setting, value| is_coding(setting) && *value != false);
+        unused.map_or(Ok(()), |name| Err(self.unused(&name)))
     }
 
     /// Rejects a system prompt that the agent did not ask for.

@@ -10,22 +10,7 @@ use loopwright_patterns::{
 };
 
 use crate::agents::AgentRejection;
-use crate::settings::SessionSettings;
-
-/// The loops that the setting `pattern` selects: the name and a description of each.
-pub const CODING_LOOPS: [(&str, &str); 8] = [
-    ("generic", "One plain loop: messages are delivered before the next model request"),
-    ("pi", "Two loops: steers are delivered before the next model request, follow-ups at the end"),
-    (
-        "plan-first",
-        "Every request begins with a plan; nothing is changed before you have accepted it",
-    ),
-    ("plan-execute", "A plan, its first step, a new plan, until the request is done"),
-    ("reflect", "The model judges its answer, and improves it up to two times"),
-    ("self-consistency", "Five answers at once, without tools; the most frequent one wins"),
-    ("clarify", "The model asks back while a request is unclear, up to three times"),
-    ("react", "Tools for models that cannot call any: actions in the text"),
-];
+use crate::settings::{PATTERNS, SessionSettings};
 
 /// The criterion for answers of the loop `reflect`.
 const RUBRIC: &str = "It must be correct, complete and to the point.";
@@ -48,8 +33,8 @@ pub(super) fn of(
         "clarify" => Arc::new(Clarify::new(PiPattern)),
         "react" => Arc::new(ReAct),
         _ => {
-            let names = CODING_LOOPS.map(|(name, _)| name).join(", ");
-            let why = format!("There is no loop `{name}`: give one of {names}.");
+            let names: Vec<&str> = PATTERNS.iter().map(|(name, _)| *name).collect();
+            let why = format!("There is no loop `{name}`: give one of {}.", names.join(", "));
             return Err(AgentRejection::bad_request("/pattern", why));
         }
     };

@@ -6,23 +6,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::SessionSettings;
+use super::{SessionSettings, Setting};
 use crate::error::ApiError;
 use crate::json::{json_at, pointer_to};
-
-/// The settings that can change, by their names in JSON. The others are the identity of a session:
-/// its agent, its directory, its loop.
-const CHANGEABLE: [&str; 9] = [
-    "name",
-    "model",
-    "thinking",
-    "maxTurns",
-    "maxSessionTurns",
-    "maxSessionTokens",
-    "maxSessionCost",
-    "autoApprove",
-    CUSTOM,
-];
 
 /// The setting that contains the values of the app's own settings, each of which can change.
 const CUSTOM: &str = "custom";
@@ -31,6 +17,12 @@ const CUSTOM: &str = "custom";
 #[derive(Default, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct SettingsChange(Map<String, Value>);
+
+/// Returns the JSON names of the settings that can change. The others are the identity of a
+/// session: its agent, its directory, its loop.
+fn changeable() -> impl Iterator<Item = String> {
+    SessionSettings::ALL.iter().filter(|setting| setting.is_changeable).map(Setting::json_name)
+}
 
 impl SettingsChange {
     /// Creates a change of the name.
@@ -41,10 +33,9 @@ impl SettingsChange {
     /// Returns the changed settings. An address belongs to its model, and is removed when the model
     /// changes.
     pub(crate) fn apply(self, settings: &SessionSettings) -> Result<SessionSettings, ApiError> {
-        let fixed = self.0.keys().find(|name| !CHANGEABLE.contains(&name.as_str()));
-        if let Some(name) = fixed {
-            let why =
-                format!("It cannot be changed. These settings can: {}.", CHANGEABLE.join(", "));
+        if let Some(name) = self.0.keys().find(|name| !changeable().any(|known| known == **name)) {
+            let names: Vec<String> = changeable().collect();
+            let why = format!("It cannot be changed. These settings can: {}.", names.join(", "));
             return Err(ApiError::at(pointer_to(name), why));
         }
         let mut changed = serde_json::to_value(settings).unwrap_or_default();
@@ -76,7 +67,7 @@ impl JsonSchema for SettingsChange {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = SessionSettings::json_schema(generator);
         if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
-            properties.retain(|name, _| CHANGEABLE.contains(&name.as_str()));
+            properties.retain(|name, _| changeable().any(|known| known == *name));
         }
         schema.insert("additionalProperties".into(), false.into());
         let description = "New values of settings: `null` leaves a setting to the agent, and what \

@@ -1,181 +1,323 @@
 //! [`SessionSettings`]: the settings that the agent of a session is built from.
+//!
+//! A setting is declared once, below. Its line yields the field, the property of HTTP requests, the
+//! flag, the key in settings files, the environment variable, and the rule for merging. Its
+//! documentation is its help text.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use loopwright_core::limits::Budget;
 use loopwright_core::model::ThinkingLevel;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::address::without_credentials;
 use super::custom::custom_values;
+use super::setting::{Merge, Setting, SettingPlace, SettingScope, SettingType};
 use crate::error::ApiError;
 use crate::json::{NOT_BLANK, count, sum};
-
-/// The settings that clients of a server cannot choose, by their names in JSON.
-const HOST_ONLY: [&str; 16] = [
-    "baseUrl",
-    "models",
-    "maxAttempts",
-    "maxRetryDelay",
-    "noAgentsMd",
-    "noQuestions",
-    "memory",
-    "distilAtEnd",
-    "guard",
-    "unprotected",
-    "network",
-    "unconfined",
-    "readable",
-    "writable",
-    "maxMemory",
-    "maxDisk",
-];
 
 /// Maximum length of the name of a session, in characters. Lists contain it.
 pub(crate) const MAX_NAME_CHARS: usize = 200;
 /// Maximum length of the model of a session, in characters. Lists contain it.
 const MAX_MODEL_CHARS: usize = 500;
 
-/// The settings of a session's agent: its name, its model with the address, the directory, limits
-/// and permissions.
-///
-/// The settings are stored with the session, so it has the same agent in every front end and after
-/// a restart. They never contain a key. The agent decides about values that are `None` or empty.
-///
-/// In JSON the names are in camel case: `workDir`, `autoApprove`. Clients of a server choose the
-/// settings in the [OpenAPI document](crate::router). The others come from the host.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-#[non_exhaustive]
-pub struct SessionSettings {
-    /// The agent, by its name; defaults to the server's first agent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent: Option<String>,
+/// The names of the levels of thinking.
+const LEVELS: [(&str, &str); ThinkingLevel::ALL.len()] = {
+    let mut levels = [("", ""); ThinkingLevel::ALL.len()];
+    let mut next = 0;
+    while next < levels.len() {
+        levels[next].0 = ThinkingLevel::ALL[next].name();
+        next += 1;
+    }
+    levels
+};
+
+/// The loops of a coding agent.
+pub(crate) const PATTERNS: &[(&str, &str)] = &[
+    ("generic", "One plain loop: messages are delivered before the next model request"),
+    ("pi", "Two loops: steers are delivered before the next model request, follow-ups at the end"),
+    (
+        "plan-first",
+        "Every request begins with a plan; nothing is changed before you have accepted it",
+    ),
+    ("plan-execute", "A plan, its first step, a new plan, until the request is done"),
+    ("reflect", "The model judges its answer, and improves it up to two times"),
+    ("self-consistency", "Five answers at once, without tools; the most frequent one wins"),
+    ("clarify", "The model asks back while a request is unclear, up to three times"),
+    ("react", "Tools for models that cannot call any: actions in the text"),
+];
+
+const BUDGET_RISK: &str = "how much a session may use";
+const MODEL_RISK: &str = "which server receives the conversation, and which key";
+
+const fn text(placeholder: &'static str) -> Setting {
+    Setting::new(SettingType::Text, placeholder)
+}
+
+const fn switch() -> Setting {
+    Setting::new(SettingType::Switch, "BOOL")
+}
+
+const fn number(placeholder: &'static str) -> Setting {
+    Setting::new(SettingType::Count, placeholder)
+}
+
+/// Declares the settings of sessions: the documentation, the field, and the form elsewhere.
+macro_rules! settings {
+    ($(
+        $(#[doc = $doc:literal])*
+        $(#[serde($($serde:tt)*)])*
+        $(#[schemars($($schemars:tt)*)])*
+        $field:ident: $type:ty = $setting:expr;
+    )*) => {
+        /// The settings of a session's agent: its name, its model with the address, the directory,
+        /// limits and permissions.
+        ///
+        /// The settings are stored with the session, so it has the same agent in every front end
+        /// and after a restart. They never contain a key. The agent decides about values that are
+        /// `None` or empty.
+        ///
+        /// In JSON the names are in camel case: `workDir`, `autoApprove`. Clients of a server
+        /// choose the settings in the [OpenAPI document](crate::router). The others come from the
+        /// host.
+        #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(rename_all = "camelCase", default)]
+        #[schemars(transform = without_settings_of_host)]
+        #[non_exhaustive]
+        pub struct SessionSettings {
+            $(
+                $(#[doc = $doc])*
+                #[serde(skip_serializing_if = "Merge::is_unset")]
+                $(#[serde($($serde)*)])*
+                $(#[schemars($($schemars)*)])*
+                pub $field: $type,
+            )*
+        }
+
+        impl SessionSettings {
+            /// The declarations of all settings, in the order of help texts.
+            pub const ALL: &'static [Setting] = &[$(
+                $setting.of_field(stringify!($field), concat!($($doc, "\n"),*))
+            ),*];
+
+            fn merge(self, lower: Self) -> Self {
+                SessionSettings { $($field: self.$field.over(lower.$field)),* }
+            }
+        }
+    };
+}
+
+settings! {
+    /// The agent, if there are several.
+    agent: Option<String> = text("NAME")
+        .default("the first one by default")
+        .risk("which agent works, with which tools");
+
     /// A name for people.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = MAX_NAME_CHARS))]
-    pub name: Option<String>,
-    /// The directory to work in, below one of the server's roots; defaults to the first root.
-    #[serde(alias = "root", skip_serializing_if = "Option::is_none")]
+    name: Option<String> = text("NAME").changeable().place(SettingPlace::Http);
+
+    /// The directory to work in, which tools cannot leave.
+    ///
+    /// On a server it is below one of the server's roots, by default the first one.
+    #[serde(alias = "root")]
     #[schemars(length(min = 1))]
-    pub work_dir: Option<String>,
-    /// The model, as `PROVIDER/NAME`; defaults to the server's model.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    work_dir: Option<String> = Setting::new(SettingType::Path, "DIR")
+        .key_is("root")
+        .default("the current one by default")
+        .place(SettingPlace::CommandLine);
+
+    /// The model, such as openai/gpt-4o-mini or ollama/qwen3:8b; `offline` for rules that need no
+    /// model.
+    ///
+    /// Providers: openai, anthropic, google, openrouter, groq, deepseek, mistral, xai, together,
+    /// azure, ollama, llamacpp, vllm, lmstudio, each with its usual key (OPENAI_API_KEY and so on).
+    /// openai-chat/NAME and openai-responses/NAME choose between OpenAI's two formats. `loopwright
+    /// models` lists the known models.
+    ///
+    /// Without it, `run` and `chat` use the provider whose key is in the environment, else a server
+    /// on this machine that responds (Ollama, llama.cpp, vLLM, LM Studio), else offline rules. A
+    /// session of a server uses the server's model. Requests to /api/agent-chat bring their own
+    /// model and key.
     #[schemars(regex(pattern = NOT_BLANK), length(max = MAX_MODEL_CHARS))]
-    pub model: Option<String>,
-    /// The address of the model's server, up to but without `/chat/completions`, if it is not the
-    /// provider's. It belongs to [`model`](Self::model): requests are sent nowhere else.
-    #[serde(alias = "base_url", skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
-    pub base_url: Option<String>,
-    /// A file that describes further models.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
-    pub models: Option<PathBuf>,
-    /// Maximum number of attempts of a request to the model.
-    #[serde(alias = "max_attempts", skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
-    pub max_attempts: Option<u32>,
-    /// Maximum delay before a request to the model is retried, in seconds.
-    #[serde(alias = "max_retry_delay", skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
-    pub max_retry_delay: Option<u32>,
+    model: Option<String> = text("PROVIDER/NAME").changeable().risk(MODEL_RISK);
+
+    /// The address of your own model server, without `/chat/completions`.
+    ///
+    /// The server is sent Chat Completions requests, unless the model is anthropic/NAME,
+    /// google/NAME or openai-responses/NAME. The address belongs to the model: requests are sent
+    /// nowhere else.
+    #[serde(alias = "base_url")]
+    base_url: Option<String> = text("URL").host_only().risk(MODEL_RISK);
+
+    /// A list of your own models, in TOML.
+    models: Option<PathBuf> = Setting::new(SettingType::Path, "FILE")
+        .default(
+            "by default LOOPWRIGHT_MODELS, else loopwright/models.toml in $XDG_CONFIG_HOME or \
+             ~/.config",
+        )
+        .host_only()
+        .risk("where models are described");
+
+    /// The system prompt, instead of the agent's own.
+    system: Option<String> = text("TEXT");
+
+    /// Do not append the directory's AGENTS.md to the system prompt.
+    #[serde(alias = "no_agents_md")]
+    no_agents_md: Option<bool> = switch().host_only().scope(SettingScope::Coding);
+
+    /// Do not offer the model the tool ask_user, with which it asks the user questions.
+    #[serde(alias = "no_questions")]
+    no_questions: Option<bool> = switch().host_only().scope(SettingScope::Coding);
+
+    /// Remember facts about the user across sessions, and use them.
+    ///
+    /// They are in memory.db beside the default store, for all directories. /memory lists and
+    /// deletes them, `/memory distil` extracts facts from the conversation. A server remembers
+    /// facts about each user. Its operator, who is everyone if it has no other users, shares the
+    /// facts of `chat --memory`.
+    memory: Option<bool> =
+        switch().host_only().scope(SettingScope::Coding).risk("whether facts about you are stored");
+
+    /// With --memory, distil facts from the conversation when it ends, too.
+    ///
+    /// A conversation ends with `chat`, before another session is opened, and when a server closes
+    /// the session, because nobody uses it or because the server stops. The model is then sent what
+    /// the user and it have written since the last time. `run` does not do so.
+    distil_at_end: Option<bool> = switch()
+        .host_only()
+        .scope(SettingScope::Coding)
+        .risk("whether conversations are searched for facts about you");
+
     /// The amount of thinking before the model answers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub thinking: Option<ThinkingLevel>,
-    /// The system prompt; defaults to the agent's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub system: Option<String>,
-    /// `true` leaves `AGENTS.md` of the directory out of the system prompt.
-    #[serde(alias = "no_agents_md", skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
-    pub no_agents_md: Option<bool>,
-    /// `true` stops the model from asking the user questions.
-    #[serde(alias = "no_questions", skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
-    pub no_questions: Option<bool>,
-    /// `true` makes the agent remember facts across sessions, and use them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
-    pub memory: Option<bool>,
-    /// `true` distils facts from the conversation when the session ends, if the agent remembers
-    /// facts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
-    pub distil_at_end: Option<bool>,
-    /// The agent's loop, such as `pi`, if the agent lets it be chosen.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pattern: Option<String>,
-    /// The call that the first turn of each request must make: a tool's name, or `required` for any
-    /// tool.
-    #[serde(alias = "tool_choice", skip_serializing_if = "Option::is_none")]
-    pub tool_choice: Option<String>,
+    thinking: Option<ThinkingLevel> = Setting::new(SettingType::Words(&LEVELS), "THINKING")
+        .default("`off` by default")
+        .changeable();
+
+    /// The loop of the agent.
+    ///
+    /// With each of them, a request that begins with `/plan` is planned first: nothing is changed
+    /// before you have accepted the plan.
+    pattern: Option<String> = Setting::new(SettingType::Words(PATTERNS), "PATTERN")
+        .default("`pi` by default")
+        .scope(SettingScope::Coding);
+
+    /// The tool that the first turn of each request must call: its name, or `required` for any.
+    #[serde(alias = "tool_choice")]
+    tool_choice: Option<String> = text("TOOL|required").scope(SettingScope::Coding);
+
     /// The maximum number of turns for a request.
-    #[serde(alias = "max_turns", skip_serializing_if = "Option::is_none")]
-    #[serde(deserialize_with = "count")]
+    #[serde(alias = "max_turns", deserialize_with = "count")]
     #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]
-    pub max_turns: Option<u32>,
+    max_turns: Option<u32> = number("N").default("50 by default").changeable();
+
     /// The maximum number of turns for the whole session.
-    #[serde(alias = "max_session_turns", skip_serializing_if = "Option::is_none")]
-    #[serde(deserialize_with = "count")]
+    #[serde(alias = "max_session_turns", deserialize_with = "count")]
     #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]
-    pub max_session_turns: Option<u32>,
+    max_session_turns: Option<u32> =
+        number("N").default("unlimited by default").changeable().risk(BUDGET_RISK);
+
     /// The maximum number of tokens for the whole session, input and output.
-    #[serde(alias = "max_session_tokens", skip_serializing_if = "Option::is_none")]
-    #[serde(deserialize_with = "count")]
+    #[serde(alias = "max_session_tokens", deserialize_with = "count")]
     #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]
-    pub max_session_tokens: Option<u32>,
-    /// The maximum cost of the whole session in US dollars. The prices of the model must be known.
-    #[serde(alias = "max_session_cost", skip_serializing_if = "Option::is_none")]
-    #[serde(deserialize_with = "sum")]
+    max_session_tokens: Option<u32> =
+        number("N").default("unlimited by default").changeable().risk(BUDGET_RISK);
+
+    /// The maximum cost of the whole session in US dollars.
+    ///
+    /// With it, a model whose prices are not known is refused.
+    #[serde(alias = "max_session_cost", deserialize_with = "sum")]
     #[schemars(extend("exclusiveMinimum" = 0))]
-    pub max_session_cost: Option<f64>,
-    /// The tools whose calls run without approval; `all` stands for all of them. Tools that only
-    /// read never need one.
-    #[serde(alias = "approve", skip_serializing_if = "Option::is_none")]
-    #[serde(deserialize_with = "approvals")]
+    max_session_cost: Option<f64> = Setting::new(SettingType::Sum, "DOLLARS")
+        .default("unlimited by default")
+        .changeable()
+        .risk(BUDGET_RISK);
+
+    /// The maximum number of attempts for a request that fails in a way that may pass.
+    #[serde(alias = "max_attempts")]
+    max_attempts: Option<u32> = number("N")
+        .default("10 by default")
+        .host_only()
+        .risk("how often failed requests are sent again");
+
+    /// The longest wait before a request is sent again, in seconds.
+    ///
+    /// If the server asks to wait longer, the request fails at once.
+    #[serde(alias = "max_retry_delay")]
+    max_retry_delay: Option<u32> = number("SECONDS")
+        .default("60 by default")
+        .host_only()
+        .risk("how late failed requests are sent again");
+
+    /// The calls that run without approval: a tool's name, `read-only` (always included), or `all`.
+    #[serde(alias = "approve", deserialize_with = "approvals")]
     #[schemars(with = "Option<Vec<String>>")]
-    pub auto_approve: Option<Vec<String>>,
-    /// `true` refuses changes of a file that others have modified since the agent read it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
-    pub guard: Option<bool>,
-    /// The protected files and directories that tools and commands may change; `.` for all.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(skip)]
-    pub unprotected: Vec<String>,
-    /// `true` lets commands use the network.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
-    pub network: Option<bool>,
-    /// `true` runs commands without confinement.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
-    pub unconfined: Option<bool>,
-    /// Further files and directories that commands may read and run programs from.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(skip)]
-    pub readable: Vec<PathBuf>,
-    /// Further files and directories that commands may write.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(skip)]
-    pub writable: Vec<PathBuf>,
-    /// The maximum memory of a command, in GiB.
-    #[serde(alias = "max_memory", skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
-    pub max_memory: Option<u32>,
-    /// Maximum decrease of a disk's free space while a command runs, in GiB.
-    #[serde(alias = "max_disk", skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
-    pub max_disk: Option<u32>,
+    auto_approve: Option<Vec<String>> = Setting::new(SettingType::Tools, "TOOL|read-only|all")
+        .key_is("approve")
+        .changeable()
+        .risk("what runs on your machine without approval");
+
+    /// Refuse to change a file that was modified by others since the agent read it.
+    ///
+    /// The agent must read the file again first. Each session has its own record of reads, so the
+    /// option has no effect on `tools call`, which is a single call. It does not apply to commands.
+    guard: Option<bool> = switch().host_only().scope(SettingScope::Tools);
+
+    /// Let commands use the network. By default they have no network, not even localhost.
+    network: Option<bool> =
+        switch().host_only().scope(SettingScope::Tools).risk("whether commands reach the network");
+
+    /// Run commands without confinement: they can do everything that you can.
+    unconfined: Option<bool> =
+        switch().host_only().scope(SettingScope::Tools).risk("whether commands are confined");
+
+    /// Another file or directory that commands may read and run programs from.
+    readable: Vec<PathBuf> = Setting::new(SettingType::Paths, "PATH")
+        .host_only()
+        .scope(SettingScope::Tools)
+        .risk("what commands can read");
+
+    /// Another file or directory that commands may write.
+    writable: Vec<PathBuf> = Setting::new(SettingType::Paths, "PATH")
+        .host_only()
+        .scope(SettingScope::Tools)
+        .risk("what commands can write");
+
+    /// A protected file or directory that tools and commands may change; `.` for all.
+    ///
+    /// Your own tools run or obey protected files without asking you, such as `.git/hooks` and
+    /// `.envrc`. Commands cannot change them, and file tools ask you whatever is approved. The path
+    /// is relative to the directory to work in.
+    unprotected: Vec<String> = Setting::new(SettingType::ProtectedPaths, "PATH")
+        .host_only()
+        .scope(SettingScope::Tools)
+        .risk("which files that your own tools run can be changed");
+
+    /// The memory that a command may use, in GiB.
+    #[serde(alias = "max_memory")]
+    max_memory: Option<u32> = number("GIB")
+        .default("three quarters of this machine's by default")
+        .host_only()
+        .scope(SettingScope::Tools)
+        .risk("how much memory commands use");
+
+    /// The amount by which the free space of a disk may shrink while a command runs, in GiB.
+    #[serde(alias = "max_disk")]
+    max_disk: Option<u32> = number("GIB")
+        .default("32 by default")
+        .host_only()
+        .scope(SettingScope::Tools)
+        .risk("how much disk commands use");
+
     /// The values of the app's own settings, by name. A server refuses unknown ones (see
     /// [`ServerBuilder::setting`](crate::ServerBuilder::setting)).
-    #[serde(deserialize_with = "custom_values", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(deserialize_with = "custom_values")]
     #[schemars(with = "Option<BTreeMap<String, Value>>")]
-    pub custom: BTreeMap<String, Value>,
+    custom: BTreeMap<String, Value> =
+        Setting::new(SettingType::Custom, "").changeable().place(SettingPlace::Http);
 }
 
 impl SessionSettings {
@@ -187,53 +329,19 @@ impl SessionSettings {
     /// Merges two sets of settings. Values of `self` win, unless they are `None` or empty. An
     /// address is taken only together with its model. If both have the same address, and only
     /// `lower`'s has credentials, they are kept.
-    pub fn over(self, lower: SessionSettings) -> SessionSettings {
-        let other_model = self.model.is_some() && self.model != lower.model;
-        let base_url = match (self.base_url, lower.base_url.filter(|_| !other_model)) {
-            // The address was stored without its credentials.
-            (Some(own), Some(lower)) if own == without_credentials(&lower) => Some(lower),
-            (own, lower) => own.or(lower),
-        };
-        // A session with paths has confined commands.
-        let has_paths = !self.readable.is_empty() || !self.writable.is_empty();
-        let unconfined = self.unconfined.or(lower.unconfined.filter(|_| !has_paths));
-        let mut custom = lower.custom;
-        custom.extend(self.custom);
-        fn either<T>(given: Vec<T>, lower: Vec<T>) -> Vec<T> {
-            if given.is_empty() { lower } else { given }
+    pub fn over(mut self, mut lower: SessionSettings) -> SessionSettings {
+        if self.model.is_some() && self.model != lower.model {
+            lower.base_url = None;
         }
-        SessionSettings {
-            agent: self.agent.or(lower.agent),
-            name: self.name.or(lower.name),
-            work_dir: self.work_dir.or(lower.work_dir),
-            model: self.model.or(lower.model),
-            base_url,
-            models: self.models.or(lower.models),
-            max_attempts: self.max_attempts.or(lower.max_attempts),
-            max_retry_delay: self.max_retry_delay.or(lower.max_retry_delay),
-            thinking: self.thinking.or(lower.thinking),
-            system: self.system.or(lower.system),
-            no_agents_md: self.no_agents_md.or(lower.no_agents_md),
-            no_questions: self.no_questions.or(lower.no_questions),
-            memory: self.memory.or(lower.memory),
-            distil_at_end: self.distil_at_end.or(lower.distil_at_end),
-            pattern: self.pattern.or(lower.pattern),
-            tool_choice: self.tool_choice.or(lower.tool_choice),
-            max_turns: self.max_turns.or(lower.max_turns),
-            max_session_turns: self.max_session_turns.or(lower.max_session_turns),
-            max_session_tokens: self.max_session_tokens.or(lower.max_session_tokens),
-            max_session_cost: self.max_session_cost.or(lower.max_session_cost),
-            auto_approve: self.auto_approve.or(lower.auto_approve),
-            guard: self.guard.or(lower.guard),
-            unprotected: either(self.unprotected, lower.unprotected),
-            network: self.network.or(lower.network),
-            unconfined,
-            readable: either(self.readable, lower.readable),
-            writable: either(self.writable, lower.writable),
-            max_memory: self.max_memory.or(lower.max_memory),
-            max_disk: self.max_disk.or(lower.max_disk),
-            custom,
+        // The address was stored without its credentials.
+        if self.base_url == lower.base_url.as_deref().map(without_credentials) {
+            self.base_url = None;
         }
+        // Paths imply confined commands.
+        if !self.readable.is_empty() || !self.writable.is_empty() {
+            lower.unconfined = None;
+        }
+        self.merge(lower)
     }
 
     /// Returns the settings in the form to store. The address has no user, no password, and no
@@ -293,9 +401,27 @@ impl SessionSettings {
 
     /// Returns the JSON name of a setting that is set and that clients cannot choose, if there is
     /// one.
-    pub(crate) fn of_host(&self) -> Option<&'static str> {
+    pub(crate) fn of_host(&self) -> Option<String> {
+        self.first_set(|setting, _| setting.is_host_only)
+    }
+
+    /// Returns the JSON name of the first setting that is set and fulfils the condition.
+    pub(crate) fn first_set(&self, is: impl Fn(&Setting, &Value) -> bool) -> Option<String> {
         let set = serde_json::to_value(self).unwrap_or_default();
-        HOST_ONLY.into_iter().find(|name| set.get(name).is_some())
+        let is_set = |setting: &Setting| {
+            let name = setting.json_name();
+            set.get(&name).is_some_and(|value| is(setting, value)).then_some(name)
+        };
+        Self::ALL.iter().find_map(is_set)
+    }
+}
+
+/// Removes the settings that clients cannot choose from the schema.
+fn without_settings_of_host(schema: &mut Schema) {
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        for setting in SessionSettings::ALL.iter().filter(|setting| setting.is_host_only) {
+            properties.remove(&setting.json_name());
+        }
     }
 }
 
@@ -343,30 +469,30 @@ mod tests {
         let read = |json| SessionSettings::deserialize::<Value>(json).unwrap();
         let own = json!({"agent": "a", "model": "m", "thinking": "high", "autoApprove": ["all"]});
         assert_eq!(read(own).of_host(), None);
-        assert_eq!(read(json!({"network": false})).of_host(), Some("network"));
-        assert_eq!(read(json!({"writable": ["/"]})).of_host(), Some("writable"));
+        assert_eq!(read(json!({"network": false})).of_host().as_deref(), Some("network"));
+        assert_eq!(read(json!({"writable": ["/"]})).of_host().as_deref(), Some("writable"));
     }
 
-    /// Each name is a JSON name of a setting, and each setting without a schema is listed.
     #[test]
-    fn the_settings_without_a_schema_are_those_of_the_host() {
-        let mut all = SessionSettings::from_stored(Some(&json!({
-            "agent": "a", "name": "n", "workDir": "d", "model": "m", "baseUrl": "u", "models": "f",
-            "maxAttempts": 1, "maxRetryDelay": 1, "thinking": "low", "system": "s",
-            "noAgentsMd": true, "noQuestions": true, "memory": true, "distilAtEnd": true,
-            "toolChoice": "t", "maxTurns": 1, "maxSessionTurns": 1,
-            "maxSessionTokens": 1,
-            "maxSessionCost": 1.0, "autoApprove": [], "guard": true, "unprotected": ["."],
-            "network": true, "unconfined": true, "readable": ["r"], "writable": ["w"],
-            "maxMemory": 1, "maxDisk": 1, "custom": { "region": "eu" },
-        })));
+    fn each_setting_has_its_form_in_json_and_is_merged() {
+        let value = |setting: &Setting| match setting.kind {
+            SettingType::Text | SettingType::Path => json!("x"),
+            SettingType::Words(words) => json!(words[0].0),
+            SettingType::Switch => json!(true),
+            SettingType::Count => json!(1),
+            SettingType::Sum => json!(1.5),
+            SettingType::Tools | SettingType::Paths | SettingType::ProtectedPaths => json!(["x"]),
+            SettingType::Custom => json!({ "region": "eu" }),
+        };
+        let all = SessionSettings::ALL.iter().map(|setting| (setting.json_name(), value(setting)));
+        let json = Value::Object(all.collect());
+        let all = SessionSettings::deserialize(&json).unwrap();
+        assert_eq!(serde_json::to_value(&all).unwrap(), json);
         let schema = schemars::schema_for!(SessionSettings).to_value();
-        let json = serde_json::to_value(&all).unwrap();
-        for name in json.as_object().unwrap().keys() {
-            let is_public = schema["properties"].get(name).is_some();
-            assert_eq!(is_public, !HOST_ONLY.contains(&name.as_str()), "{name}");
+        for setting in SessionSettings::ALL {
+            let name = setting.json_name();
+            assert_ne!(schema["properties"].get(&name).is_some(), setting.is_host_only, "{name}");
         }
-        all.agent = None;
         assert_eq!(all.clone().over(SessionSettings::default()), all);
         assert_eq!(SessionSettings::default().over(all.clone()), all);
     }

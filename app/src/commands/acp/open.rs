@@ -14,7 +14,7 @@ use super::client::Client;
 use super::modes::{ACCEPT_ALL, ASK, Mode, modes};
 use crate::config::Config;
 use crate::error::StartError;
-use crate::options::{Approve, Options};
+use crate::options::Options;
 use crate::output::Verbosity;
 use crate::session::{Allowed, Built, Prefer, Session, SessionSetup, build, find, name_or_random};
 use crate::wording::waiting;
@@ -64,11 +64,15 @@ impl Opener {
         let loads = matches!(target, Target::Load(_));
         let session = self.session(target).await?;
         let mut given = self.options.clone();
-        given.workspace.root.get_or_insert(cwd);
+        given.settings.work_dir.get_or_insert_with(|| cwd.display().to_string());
         let (mut settings, permissions) = session.settings_and_permissions(&given, &self.config)?;
-        let approves_all = settings.active.approve.contains(&Approve::All);
+        let approves_all = settings.active.auto_approve.iter().flatten().any(|name| name == "all");
         // The session's mode approves all calls instead, since the editor shows it.
-        settings.change(|options| options.approve.retain(|what| *what != Approve::All));
+        settings.change(|settings| {
+            let mut approved = settings.auto_approve.take().unwrap_or_default();
+            approved.retain(|name| name != "all");
+            settings.auto_approve = (!approved.is_empty()).then_some(approved);
+        });
         let allowed = Allowed::default();
         let built = build(&settings, &allowed, &self.config, Verbosity::Quiet).await?;
         let mode = if approves_all { ACCEPT_ALL } else { ASK };

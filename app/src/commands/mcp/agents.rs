@@ -35,8 +35,8 @@ impl Agents {
     pub(super) fn of(args: McpArgs, config: Arc<Config>) -> Result<Self, StartError> {
         let McpArgs { store, options, .. } = args;
         let settings = config.resolve(options.clone())?;
-        let root = settings.active.workspace.workspace()?.root().to_owned();
-        let agents = match options.agent.as_deref() {
+        let root = settings.active.workspace()?.root().to_owned();
+        let agents = match options.settings.agent.as_deref() {
             Some(name) => vec![config.program.agent(Some(name))?],
             None => config.program.agents.clone(),
         };
@@ -70,10 +70,11 @@ impl Agents {
         };
         info.as_ref().map(|info| self.check(info, agent)).transpose()?;
         let name = name_or_random(session, &*self.store).await?.into();
-        let mut settings =
-            self.config.resolve(Options { agent: Some(agent.into()), ..self.options.clone() })?;
+        let mut options = self.options.clone();
+        options.settings.agent = Some(agent.into());
         let stored = info.as_ref().and_then(|info| info.settings.as_deref());
-        settings.name = SessionSettings::from_stored(stored).name;
+        options.settings.name = SessionSettings::from_stored(stored).name;
+        let settings = self.config.resolve(options)?;
         let session = Session { store: self.store.clone(), name, info, is_stored: true };
         let built = build(&settings, &Allowed::default(), &self.config, Verbosity::Quiet).await?;
         let (handle, events) = session.start(&built, Prefer::Opening).await?;

@@ -17,7 +17,6 @@ use crate::config::Config;
 use crate::environment::started_as;
 use crate::error::StartError;
 use crate::facts;
-use crate::options::Options;
 use crate::output::Verbosity;
 use crate::session::{Allowed, Previews, build};
 
@@ -35,7 +34,8 @@ impl AgentTools {
     /// Returns the tools of the agent that the options name, by default of the first one.
     pub(super) async fn of(args: McpArgs, config: &Config) -> Result<Self, StartError> {
         // The client's own model asks its user.
-        let options = Options { no_questions: Some(true), ..args.options };
+        let mut options = args.options;
+        options.settings.no_questions = Some(true);
         let mut settings = config.resolve(options)?;
         if settings.active.model.is_none() {
             (settings.active.model, settings.active.base_url) = (Some(NO_MODEL.to_owned()), None);

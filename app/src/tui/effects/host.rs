@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use loopwright_core::{AgentHandle, GenericAgent, SessionStore};
+use loopwright_server::SessionSettings;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -72,9 +73,9 @@ impl Host {
         Host {
             msgs,
             settings: Settings {
-                active: cli_options.clone(),
-                given: cli_options.clone(),
-                name: None,
+                active: cli_options.settings.0.clone(),
+                given: cli_options.settings.0.clone(),
+                mcp: cli_options.mcp.clone(),
             },
             config,
             given: cli_options.clone(),
@@ -87,7 +88,7 @@ impl Host {
     }
 
     /// Returns the settings with a change, which is also applied to the stored options.
-    pub(super) fn with(&self, change: impl Fn(&mut Options)) -> Box<Settings> {
+    pub(super) fn with(&self, change: impl Fn(&mut SessionSettings)) -> Box<Settings> {
         let mut settings = Box::new(self.settings.clone());
         settings.change(change);
         settings

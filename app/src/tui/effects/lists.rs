@@ -15,7 +15,7 @@ use super::msg::Msg;
 use crate::environment::Names;
 use crate::error::StartError;
 use crate::facts::MemoryCommand;
-use crate::options::Approve;
+use crate::options::root_or_here;
 use crate::output::{age, write_new_file};
 use crate::session::{Session, SessionSetup, catalogue};
 use crate::tui::state::{Choice, Outcome, Source, Tone};
@@ -36,7 +36,7 @@ impl Host {
         };
         match source {
             Source::Files => {
-                let (root, msgs) = (options.workspace.root_or_here(), self.msgs.clone());
+                let (root, msgs) = (root_or_here(&options), self.msgs.clone());
                 tokio::task::spawn_blocking(move || {
                     let (all, more) = files(&root, MAX_FILES);
                     if more {
@@ -78,11 +78,9 @@ impl Host {
         let Some(Open { agent, .. }) = &self.open else {
             return self.send_closed();
         };
-        let approved = &self.settings.active.approve;
+        let approved = self.settings.active.auto_approve.as_deref().unwrap_or_default();
         let unasked = |name: &str| {
-            let allowed_by =
-                |one: &Approve| *one == Approve::All || *one == Approve::Tool(name.to_owned());
-            self.allowed.has(name) || approved.iter().any(allowed_by)
+            self.allowed.has(name) || approved.iter().any(|one| one == "all" || one == name)
         };
         let line = |spec: &Arc<ToolSpec>| {
             let asks = match spec.effect {

@@ -17,7 +17,6 @@ use super::host::{Host, Open, Target, with_retry_hint};
 use super::msg::Msg;
 use crate::environment::started_as;
 use crate::error::StartError;
-use crate::options::Options;
 use crate::output::{self, Verbosity};
 use crate::session::{Allowed, Built, Prefer, Session, build, distil_at_end, find, name_or_random};
 use crate::tui::state::{Opened, Outcome};
@@ -209,12 +208,16 @@ async fn start(
 }
 
 /// Adds how to set an address, since the interface has no command for it.
-fn with_address(StartError(why): StartError, session: &Session, options: &Options) -> StartError {
+fn with_address(
+    StartError(why): StartError,
+    session: &Session,
+    active: &SessionSettings,
+) -> StartError {
     if !why.contains("--base-url") {
         return StartError(why);
     }
     let name = output::quoted(&session.name);
-    let model = options.model.as_deref().unwrap_or("PROVIDER/NAME");
+    let model = active.model.as_deref().unwrap_or("PROVIDER/NAME");
     let which = if session.is_stored { format!("--session {name} ") } else { String::new() };
     let (program, model) = (started_as(), output::quoted(model));
     let command = format!("{program} {which}--model {model} --base-url URL");

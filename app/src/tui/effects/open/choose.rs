@@ -1,7 +1,7 @@
 //! The choice of the session and the options for a target.
 
 use crate::error::StartError;
-use crate::options::Options;
+use crate::options::{Flags, Options};
 use crate::session::{Session, find, name_or_random};
 use crate::settings::Settings;
 use crate::tui::effects::host::{Host, Target, with_retry_hint};
@@ -26,7 +26,8 @@ impl Host {
             Target::Same(settings) => match &self.session {
                 Some(session) => Ok((session.clone(), *settings)),
                 None => {
-                    self.cli_options = settings.given;
+                    let Settings { given, mcp, .. } = *settings;
+                    self.cli_options = Options { settings: Flags(given), mcp };
                     self.first_session().await
                 }
             },
@@ -89,15 +90,13 @@ impl Host {
     /// Returns the options of the command line, with the model and the thinking level in use.
     fn new_session_options(&self) -> Options {
         let used = &self.settings.given;
-        let (model, base_url, thinking) =
-            (used.model.clone(), used.base_url.clone(), used.thinking);
-        Options {
-            model,
-            base_url,
-            thinking,
-            models: used.models.clone(),
-            ..self.cli_options.clone()
-        }
+        let mut options = self.cli_options.clone();
+        let settings = &mut options.settings;
+        settings.model.clone_from(&used.model);
+        settings.base_url.clone_from(&used.base_url);
+        settings.models.clone_from(&used.models);
+        settings.thinking = used.thinking;
+        options
     }
 
     /// Returns the options for a session, and reports permissions that were stored with it.

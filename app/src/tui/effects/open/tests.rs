@@ -11,7 +11,6 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::args::{ChatArgs, Cli};
 use crate::config::Config;
-use crate::options::Approve;
 use crate::tui::state::{Effect, Source, Tone};
 
 struct TestHost {
@@ -138,7 +137,8 @@ async fn a_new_session_or_a_fork_inherits_no_permissions_from_the_open_one() {
         text.contains("all tools run without approval")
     };
     assert!(outcomes.iter().any(warned), "{outcomes:?}");
-    assert_eq!(test.host.settings.active.approve, [Approve::All, Approve::Tool("diff".into())]);
+    let all_and_diff = vec!["all".to_owned(), "diff".to_owned()];
+    assert_eq!(test.host.settings.active.auto_approve, Some(all_and_diff));
     test.host.allow("execute_command");
     test.host.perform(Effect::SwitchThinking(ThinkingLevel::Low)).await;
     assert!(test.host.allowed.has("execute_command"), "the session is the same");
@@ -151,7 +151,7 @@ async fn a_new_session_or_a_fork_inherits_no_permissions_from_the_open_one() {
         let opened = test.opened();
         assert_eq!(opened.state.thinking_level, ThinkingLevel::Low, "{effect:?}");
         let options = &test.host.settings.active;
-        assert_eq!(options.approve, [], "{effect:?}");
+        assert_eq!(options.auto_approve, None, "{effect:?}");
         let persisted = serde_json::to_value(options).unwrap();
         assert_eq!(
             (persisted.get("network"), persisted.get("unconfined")),
