@@ -19,8 +19,9 @@ use std::time::Duration;
 
 use crossterm::event::{Event, EventStream as Keys};
 use futures::{FutureExt, StreamExt};
-use loopwright_core::event::{Envelope, EventReader, StreamEnd};
+use loopwright_core::event::{Envelope, StreamEnd};
 use loopwright_core::model::Update;
+use loopwright_core::session::EventReader;
 use loopwright_core::tool::ToolUpdate;
 use loopwright_core::{AgentEvent, Environment, SystemEnvironment};
 use tokio::sync::mpsc;

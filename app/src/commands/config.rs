@@ -192,7 +192,7 @@ fn print_table(rows: &[Row<'_>]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use loopwright_core::agent::Limits;
+    use loopwright_core::limits::Limits;
     use loopwright_core::model::ThinkingLevel;
     use loopwright_providers::{MAX_ATTEMPTS, MAX_RETRY_DELAY};
 

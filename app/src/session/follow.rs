@@ -5,7 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use loopwright_core::agent::InputError;
-use loopwright_core::event::{Envelope, EventReader, RunOutcome, StreamEnd};
+use loopwright_core::event::{Envelope, RunOutcome, StreamEnd};
+use loopwright_core::session::EventReader;
 use loopwright_core::{AgentEvent, AgentHandle, EventStream, SessionStore};
 
 use crate::interrupt::Interrupt;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use loopwright_core::event::EventReader;
 use loopwright_core::log::{SessionInfo, SessionLog, SessionQuery};
+use loopwright_core::session::EventReader;
 use loopwright_core::{AgentHandle, SessionStore};
 use loopwright_protocols::RpcError;
 use loopwright_protocols::acp::{SessionUpdates, notice};

@@ -1,6 +1,6 @@
 //! [`Msg`]: the messages that the effect task sends to the event loop.
 
-use loopwright_core::event::EventReader;
+use loopwright_core::session::EventReader;
 
 use crate::tui::state::{Opened, Outcome};
 

@@ -7,9 +7,9 @@ mod tests;
 use std::sync::Arc;
 
 use loopwright_core::AgentHandle;
-use loopwright_core::event::EventReader;
 use loopwright_core::log::SessionLog;
 use loopwright_core::message::MessageId;
+use loopwright_core::session::EventReader;
 use loopwright_server::SessionSettings;
 use tokio::task::JoinSet;
 
