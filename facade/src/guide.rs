@@ -24,6 +24,7 @@ pages! {
     LongTermMemory = "long-term-memory.md",
     SubAgents = "sub-agents.md",
     Models = "models.md",
+    Testing = "testing.md",
     Mcp = "mcp.md",
     FrontEnds = "front-ends.md",
     Protocols = "protocols.md",

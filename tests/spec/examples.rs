@@ -20,7 +20,7 @@ mod custom_pattern;
 mod graph;
 
 /// The examples, and phrases that each one prints.
-const EXAMPLES: [(&str, &[&str]); 37] = [
+const EXAMPLES: [(&str, &[&str]); 38] = [
     ("hello", &["(Done, "]),
     (
         "custom_tool",
@@ -57,6 +57,14 @@ const EXAMPLES: [(&str, &[&str]); 37] = [
         &[
             "recording\nthe tool runs\nTake an umbrella.\nreplaying\nTake an umbrella.\n",
             "-   You answer briefly.\n+   You answer at length.\n",
+        ],
+    ),
+    (
+        "replay",
+        &[
+            "the tool pays 20 € back\ntoday's agent: Ok(())\n",
+            "with a check: request 3 is not in the log",
+            "with another prompt: request 1: the system prompt differs: it was `Be kind.`",
         ],
     ),
     (
