@@ -59,8 +59,11 @@ pub struct EventReader {
     store: Arc<dyn SessionStore>,
     /// The task that reads the missed events. A caller that drops the future of
     /// [`next`](EventReader::next) again and again does not start it anew.
-    reading: Option<JoinHandle<Option<(Vec<Envelope>, EventStream)>>>,
+    reading: Option<JoinHandle<Option<Missed>>>,
 }
+
+/// The missed events, and the stream of the later ones.
+type Missed = (Vec<Envelope>, EventStream);
 
 impl EventReader {
     /// Builds a reader of these events of the handle's session, whose log is in `store`. A stream
@@ -120,7 +123,7 @@ async fn missed(
     handle: AgentHandle,
     store: Arc<dyn SessionStore>,
     after: u64,
-) -> Option<(Vec<Envelope>, EventStream)> {
+) -> Option<Missed> {
     let (length, next) = handle.join().await.ok()?;
     let session = handle.id();
     match store.read(session, 0).await {
