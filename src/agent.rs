@@ -38,8 +38,8 @@ use crate::session::config::Config;
 use crate::session::handle::AgentHandle;
 #[cfg(feature = "testing")]
 use crate::session::parts::Parts;
-use crate::session::shared_budget::SharedBudget;
-use crate::session::tree::Tree;
+use crate::session::request::shared_budget::SharedBudget;
+use crate::session::sub_agents::tree::Tree;
 use crate::tool::{NeedsApproval, ToolSpec};
 
 /// An agent: a model, a behaviour pattern, tools and rules. One agent serves any number of

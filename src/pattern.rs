@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::StepError;
 use crate::message::ToolResult;
-use crate::session::reply::{Reply, without_fence};
+use crate::session::request::reply::{Reply, without_fence};
 use crate::step_end::StepEnd;
 use crate::tool::Tool;
 

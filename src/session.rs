@@ -11,61 +11,29 @@
 //! - `InFlight`: the usage of requests in progress.
 //! - `CompactionState`: the state of compactions.
 
-pub(crate) mod ask;
-pub(crate) mod ask_all;
-pub(crate) mod ask_for;
-pub(crate) mod batch;
-pub(crate) mod batch_outcome;
-pub(crate) mod budget;
-pub(crate) mod call_checks;
-pub(crate) mod child;
-pub(crate) mod child_agent;
-pub(crate) mod children;
+pub(crate) mod calls;
 pub(crate) mod close;
-pub(crate) mod command;
-pub(crate) mod compaction;
-pub(crate) mod compaction_state;
 pub(crate) mod config;
-pub(crate) mod cut_replies;
-pub(crate) mod deadlines;
-pub(crate) mod decisions;
-pub(crate) mod detached;
-pub(crate) mod estimate;
 pub(crate) mod event_reader;
-pub(crate) mod executor;
 pub(crate) mod handle;
-pub(crate) mod hold;
-pub(crate) mod in_flight;
-pub(crate) mod inbox;
-pub(crate) mod intake;
+pub(crate) mod input;
 pub(crate) mod journal;
-pub(crate) mod layers;
-pub(crate) mod model_request;
 pub(crate) mod panics;
 #[cfg(feature = "testing")]
 pub(crate) mod parts;
-pub(crate) mod pattern_calls;
-pub(crate) mod reply;
 pub(crate) mod request;
-pub(crate) mod running_tool;
-pub(crate) mod shared_budget;
 pub(crate) mod snapshot;
 pub(crate) mod state;
-pub(crate) mod steers;
-pub(crate) mod stream;
 pub(crate) mod sub_agents;
-pub(crate) mod tool_requests;
-pub(crate) mod tree;
-pub(crate) mod write_behind;
 
-pub use self::ask::{Ask, Profile};
-pub use self::batch_outcome::BatchOutcome;
+pub use self::calls::batch_outcome::BatchOutcome;
+pub use self::calls::pattern_calls::{Asked, Call};
 pub use self::config::WhileAwaiting;
 pub use self::event_reader::EventReader;
 pub use self::handle::AgentHandle;
-pub use self::pattern_calls::{Asked, Call};
-pub use self::reply::Reply;
-pub use self::shared_budget::{BudgetPermit, SharedBudget};
+pub use self::request::ask::{Ask, Profile};
+pub use self::request::reply::Reply;
+pub use self::request::shared_budget::{BudgetPermit, SharedBudget};
 pub use self::state::AgentState;
 
 use std::sync::Arc;
@@ -93,18 +61,19 @@ use crate::log::queue::QueuedMessage;
 use crate::message::{InputId, Message, MessageKind};
 use crate::model::Update;
 use crate::principal::Principal;
-use crate::session::children::Children;
-use crate::session::command::{Ack, Command, Receipt};
-use crate::session::compaction_state::CompactionState;
+use crate::session::calls::executor::Executor;
 use crate::session::config::Config;
-use crate::session::executor::Executor;
-use crate::session::in_flight::InFlight;
-use crate::session::intake::{Accepted, Intake};
+use crate::session::input::command::{Ack, Command, Receipt};
+use crate::session::input::intake::{Accepted, Intake};
+use crate::session::input::{decisions, steers};
 use crate::session::journal::Journal;
-use crate::session::reply::StreamingReply;
+use crate::session::request::compaction_state::CompactionState;
+use crate::session::request::in_flight::InFlight;
+use crate::session::request::reply::StreamingReply;
 use crate::session::snapshot::snapshot;
 use crate::session::state::Examined;
-use crate::session::tree::Tree;
+use crate::session::sub_agents::children::Children;
+use crate::session::sub_agents::tree::Tree;
 use crate::trace_context::TraceContext;
 
 /// A session and its parts.

@@ -21,8 +21,8 @@ use crate::log::follower::Follower;
 use crate::log::mailbox::{InputReceipt, PostedInput};
 use crate::log::store::SessionStore;
 use crate::message::{InputId, RunId, new_input_id};
-use crate::session::command::{Ack, Caller, Command, Input, Receipt};
 use crate::session::handle::AgentHandle;
+use crate::session::input::command::{Ack, Caller, Command, Input, Receipt};
 use crate::session::snapshot::snapshot;
 use crate::session::state::AgentState;
 

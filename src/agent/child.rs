@@ -14,11 +14,11 @@ use crate::error::{AgentError, InputError, ToolError};
 use crate::event::action::ExternalAction;
 use crate::event::hub::EventStream;
 use crate::event::input::Decision;
-use crate::session::child_agent::{ChildAgent, Opening};
-use crate::session::decisions;
 use crate::session::handle::AgentHandle;
+use crate::session::input::decisions;
 #[cfg(feature = "testing")]
 use crate::session::parts::Parts;
+use crate::session::sub_agents::child_agent::{ChildAgent, Opening};
 use crate::tool::{Approval, Effect, Tool, ToolContext, ToolOutput, ToolSpec};
 
 /// The tool with which a model gives a task to a sub-agent. Sessions do not call it: they open a

@@ -20,14 +20,14 @@ use crate::message::RunId;
 use crate::pattern::BehaviorPattern;
 use crate::session::Session;
 use crate::session::close::{self, Ending};
-use crate::session::command::{Caller, Command, Input, Receipt, Sorted};
-use crate::session::compaction;
 use crate::session::config::WhileAwaiting;
-use crate::session::deadlines::Deadlines;
-use crate::session::hold;
-use crate::session::inbox::Inbox;
-use crate::session::intake::{self, Accepted, CompactionRequest};
+use crate::session::input::command::{Caller, Command, Input, Receipt, Sorted};
+use crate::session::input::deadlines::Deadlines;
+use crate::session::input::hold;
+use crate::session::input::inbox::Inbox;
+use crate::session::input::intake::{self, Accepted, CompactionRequest};
 use crate::session::panics::panic_text;
+use crate::session::request::compaction;
 use crate::tool::DefaultDecision;
 
 /// The task of a session, which owns the session as long as a handle exists.

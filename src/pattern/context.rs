@@ -9,8 +9,9 @@ use crate::error::StepError;
 use crate::message::{CallId, Message, MessageKind, ToolCall};
 use crate::model::ChatRequest;
 use crate::session::Session;
-use crate::session::ask::{Ask, Profile};
-use crate::session::{batch, request};
+use crate::session::calls::batch;
+use crate::session::request;
+use crate::session::request::ask::{Ask, Profile};
 
 /// Access to the agent's memory and tools, one operation at a time.
 ///

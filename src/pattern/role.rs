@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::message::Message;
-use crate::session::ask::Profile;
+use crate::session::request::ask::Profile;
 
 /// The source of the profile for each request of a step.
 pub(crate) enum Role<'a> {

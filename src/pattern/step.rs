@@ -27,13 +27,13 @@ use crate::model::ThinkingLevel;
 use crate::pattern::context::AgentContext;
 use crate::pattern::role::Role;
 use crate::session::Session;
-use crate::session::ask::{Ask, Profile};
-use crate::session::ask_all;
-use crate::session::batch;
-use crate::session::batch_outcome::BatchOutcome;
-use crate::session::reply::Reply;
+use crate::session::calls::batch;
+use crate::session::calls::batch_outcome::BatchOutcome;
 use crate::session::request;
-use crate::session::stream::follow;
+use crate::session::request::ask::{Ask, Profile};
+use crate::session::request::ask_all;
+use crate::session::request::reply::Reply;
+use crate::session::request::stream::follow;
 
 const SUPERSEDED: &str =
     "Denied: superseded by the user, who sent another message instead of a decision.";

@@ -13,7 +13,7 @@ use crate::log::entry::LogEntry;
 use crate::log::turn::Account;
 use crate::message::{MessageId, ResultStatus, StopReason, Usage};
 use crate::session::Session;
-use crate::session::batch;
+use crate::session::calls::batch;
 use crate::session::sub_agents;
 
 /// The ending of a run, before it is written.

@@ -9,10 +9,10 @@ use crate::error::StepError;
 use crate::event::input::{QueueMode, Urgency};
 use crate::limits::{Budget, Limits};
 use crate::model::{ChatModel, OutputSchema, ThinkingLevel};
-use crate::session::child_agent::ChildAgent;
-use crate::session::layers::HookLayers;
 #[cfg(feature = "testing")]
 use crate::session::parts::Parts;
+use crate::session::request::layers::HookLayers;
+use crate::session::sub_agents::child_agent::ChildAgent;
 use crate::tool::ToolSource;
 use crate::tool::toolbox::{AutoRules, Toolbox};
 

@@ -119,11 +119,7 @@ impl EventReader {
 }
 
 /// Returns the events after number `after` from the log, and a stream of the later ones.
-async fn missed(
-    handle: AgentHandle,
-    store: Arc<dyn SessionStore>,
-    after: u64,
-) -> Option<Missed> {
+async fn missed(handle: AgentHandle, store: Arc<dyn SessionStore>, after: u64) -> Option<Missed> {
     let (length, next) = handle.join().await.ok()?;
     let session = handle.id();
     match store.read(session, 0).await {

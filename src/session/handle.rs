@@ -13,7 +13,7 @@ use crate::event::hub::{EventStream, Scope, Subscriber};
 use crate::event::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt, Provided};
 use crate::event::outcome::RunOutcome;
 use crate::message::{CallId, InputId, RunId};
-use crate::session::command::{Ack, Caller, Command, Input, Receipt};
+use crate::session::input::command::{Ack, Caller, Command, Input, Receipt};
 use crate::session::state::AgentState;
 
 type Outcome = Result<RunOutcome, InputError>;

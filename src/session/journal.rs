@@ -12,6 +12,7 @@
 //! ([`WriteBehind`]).
 
 mod opening;
+pub(crate) mod write_behind;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,11 +29,11 @@ use crate::log::fold::Fold;
 use crate::log::mailbox::InputReceipt;
 use crate::log::memory::Memory;
 use crate::message::{InputId, Message, MessageId, MessageKind};
-use crate::session::command::{Ack, Receipt};
-use crate::session::panics::without_panic;
-use crate::session::write_behind::{
+use crate::session::input::command::{Ack, Receipt};
+use crate::session::journal::write_behind::{
     Ahead, Held, Parked, Write, WriteBehind, WriteCallback, applied_in_part,
 };
+use crate::session::panics::without_panic;
 
 /// The reason why writes fail. `is_stale` is set if the state differs from the log.
 struct Failure {

@@ -1,5 +1,21 @@
 //! Model requests: they are built, sent, and their replies join the conversation.
 
+pub(crate) mod ask;
+pub(crate) mod ask_all;
+pub(crate) mod ask_for;
+pub(crate) mod budget;
+pub(crate) mod compaction;
+pub(crate) mod compaction_state;
+pub(crate) mod cut_replies;
+pub(crate) mod detached;
+pub(crate) mod estimate;
+pub(crate) mod in_flight;
+pub(crate) mod layers;
+pub(crate) mod model_request;
+pub(crate) mod reply;
+pub(crate) mod shared_budget;
+pub(crate) mod stream;
+
 use std::sync::Arc;
 
 use crate::compaction::CompactionCause;
@@ -13,16 +29,15 @@ use crate::log::turn::Estimate;
 use crate::message::{Message, MessageId, ResultStatus, StopReason};
 use crate::model::{ChatModel, ChatRequest, OutputSchema, ToolChoice};
 use crate::session::Session;
-use crate::session::ask::{Ask, unsaved};
-use crate::session::budget::{self, Admission};
-use crate::session::compaction::{self, Compacted, Trigger};
-use crate::session::cut_replies;
-use crate::session::estimate::{Needed, estimate};
-use crate::session::in_flight::Held;
-use crate::session::intake;
-use crate::session::layers::EndVerdict;
-use crate::session::reply::{Reply, ReplyHooks};
-use crate::session::stream::{self, Streamed};
+use crate::session::input::intake;
+use crate::session::request::ask::{Ask, unsaved};
+use crate::session::request::budget::Admission;
+use crate::session::request::compaction::{Compacted, Trigger};
+use crate::session::request::estimate::{Needed, estimate};
+use crate::session::request::in_flight::Held;
+use crate::session::request::layers::EndVerdict;
+use crate::session::request::reply::{Reply, ReplyHooks};
+use crate::session::request::stream::Streamed;
 use crate::tool::{ToolList, ToolSpec};
 
 /// Maximum number of times in a row that a request that is too large is compacted and sent again.

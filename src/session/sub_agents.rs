@@ -1,5 +1,10 @@
 //! The sub-agents of the open batch: their start, their reports and their stop.
 
+pub(crate) mod child;
+pub(crate) mod child_agent;
+pub(crate) mod children;
+pub(crate) mod tree;
+
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::mpsc;
@@ -15,12 +20,12 @@ use crate::log::entry::LogEntry;
 use crate::log::turn::Used;
 use crate::message::{CallId, ResultStatus};
 use crate::session::Session;
-use crate::session::budget;
-use crate::session::child::{ChildReport, Stopped, ToChild, Work};
-use crate::session::child_agent::Opening;
-use crate::session::executor::{RESULT_LOST, finish};
+use crate::session::calls::executor::{RESULT_LOST, finish};
 use crate::session::journal::Journal;
-use crate::session::tree::Tree;
+use crate::session::request::budget;
+use crate::session::sub_agents::child::{ChildReport, Stopped, ToChild, Work};
+use crate::session::sub_agents::child_agent::Opening;
+use crate::session::sub_agents::tree::Tree;
 use crate::tool::{ToolOutput, ToolUpdate};
 
 /// The rest of the budgets, to be divided among sub-agents that are about to start.

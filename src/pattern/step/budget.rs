@@ -2,7 +2,7 @@
 
 use crate::limits::{Budget, Spent};
 use crate::pattern::step::StepContext;
-use crate::session::budget;
+use crate::session::request::budget;
 
 impl StepContext<'_> {
     /// Returns the usage since the last request of the user, including the current run. Until a run

@@ -3,7 +3,7 @@
 use crate::error::StepError;
 use crate::message::ToolResult;
 use crate::pattern::step::StepContext;
-use crate::session::pattern_calls::{self, Asked, Call};
+use crate::session::calls::pattern_calls::{self, Asked, Call};
 use crate::tool::question::Question;
 
 impl StepContext<'_> {

@@ -6,7 +6,7 @@ use crate::message::Message;
 use crate::pattern::role::Role;
 use crate::pattern::step::StepContext;
 use crate::session::Session;
-use crate::session::ask::Profile;
+use crate::session::request::ask::Profile;
 
 impl<'a> StepContext<'a> {
     pub(crate) fn new(session: &'a mut Session) -> Self {

@@ -5,8 +5,8 @@ use serde::de::DeserializeOwned;
 
 use crate::error::StepError;
 use crate::pattern::step::StepContext;
-use crate::session::ask::Ask;
-use crate::session::ask_for;
+use crate::session::request::ask::Ask;
+use crate::session::request::ask_for;
 
 impl StepContext<'_> {
     /// Asks a model for a value of type `T` in a detached request.

@@ -11,8 +11,8 @@ use crate::log::entry::LogEntry;
 use crate::log::fold::{Fold, Restored};
 use crate::message::RunId;
 use crate::principal::Principal;
+use crate::session::journal::write_behind::Ahead;
 use crate::session::panics::without_panic;
-use crate::session::write_behind::Ahead;
 
 /// Number of new entries after which a session stores a snapshot of its state when it is closed.
 const SNAPSHOT_INTERVAL: u64 = 1_000;

@@ -12,7 +12,7 @@ use crate::event::outcome::{RunCause, RunStatus};
 use crate::log::entry::LogEntry;
 use crate::log::fold::Fold;
 use crate::message::{MessageId, MessageKind};
-use crate::session::decisions::SYSTEM;
+use crate::session::input::decisions::SYSTEM;
 
 /// A section of a log that one process wrote.
 pub(super) struct Epoch {

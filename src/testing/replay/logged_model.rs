@@ -12,7 +12,7 @@ use super::shared::SharedReplay;
 use crate::error::{ModelError, ModelErrorKind};
 use crate::log::entry::LogEntry;
 use crate::model::{ChatModel, ChatRequest, ModelEvent, ModelInfo, Prices};
-use crate::session::cut_replies::with_notes;
+use crate::session::request::cut_replies::with_notes;
 use crate::testing::request_text::{options_text, tools_text};
 
 /// A model that replies from the log.

@@ -9,7 +9,7 @@ use super::shared::SharedReplay;
 use crate::error::{ActionRequest, ToolError};
 use crate::log::entry::LogEntry;
 use crate::message::{ResultStatus, ToolResult};
-use crate::session::running_tool::STOPPED_ITSELF;
+use crate::session::calls::running_tool::STOPPED_ITSELF;
 use crate::tool::{Tool, ToolContext, ToolOutput, ToolSpec};
 
 /// A tool that returns results from the log.

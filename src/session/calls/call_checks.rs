@@ -8,7 +8,7 @@ use crate::error::StepError;
 use crate::hooks::ToolCallInfo;
 use crate::message::{CallId, ResultStatus};
 use crate::session::Session;
-use crate::session::layers::{CallRefused, PassedCall};
+use crate::session::request::layers::{CallRefused, PassedCall};
 use crate::tool::ToolSpec;
 
 /// A call that gets its result without running.

@@ -8,10 +8,10 @@ use crate::log::entry::LogEntry;
 use crate::log::turn::Reservation;
 use crate::message::Message;
 use crate::session::Session;
-use crate::session::budget;
-use crate::session::estimate::{Needed, estimate};
-use crate::session::in_flight::Held;
-use crate::session::model_request::{RequestEnd, RequestStart, ToolRequest};
+use crate::session::request::budget;
+use crate::session::request::estimate::{Needed, estimate};
+use crate::session::request::in_flight::Held;
+use crate::session::request::model_request::{RequestEnd, RequestStart, ToolRequest};
 
 /// The refusal of a tool's request that would not fit beside other requests.
 const OTHERS_IN_PROGRESS: &str =

@@ -9,7 +9,7 @@ use crate::error::{ModelError, ModelErrorKind, ToolError};
 use crate::message::{AssistantMessage, MessageId, StopReason, Usage};
 use crate::model::assemble::Assembler;
 use crate::model::{ChatModel, ChatRequest, ModelEvent, ModelInfo};
-use crate::session::shared_budget::BudgetPermit;
+use crate::session::request::shared_budget::BudgetPermit;
 use crate::tool::{Report, ToolContext};
 
 /// A report of a tool on one of its requests.

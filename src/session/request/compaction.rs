@@ -14,10 +14,10 @@ use crate::log::entry::LogEntry;
 use crate::message::{Message, MessageId, StopReason};
 use crate::model::ChatRequest;
 use crate::session::Session;
-use crate::session::ask::Ask;
-use crate::session::budget::{self, Admission};
-use crate::session::detached::{self, DetachedReply};
-use crate::session::estimate::{estimate, overhead};
+use crate::session::request::ask::Ask;
+use crate::session::request::budget::{self, Admission};
+use crate::session::request::detached::{self, DetachedReply};
+use crate::session::request::estimate::{estimate, overhead};
 
 /// The cause of a compaction, and the request that it precedes.
 pub(crate) struct Trigger<'a> {

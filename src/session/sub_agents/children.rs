@@ -12,8 +12,8 @@ use crate::event::action::call_of_child;
 use crate::event::hub::Subscriber;
 use crate::event::input::InputEvent;
 use crate::message::{CallId, ResultStatus};
-use crate::session::child::{ChildReport, Stopped, ToChild, Work};
-use crate::session::command::Input;
+use crate::session::input::command::Input;
+use crate::session::sub_agents::child::{ChildReport, Stopped, ToChild, Work};
 use crate::tool::{Progress, ToolUpdate};
 
 /// The sub-agents of a session and their work.
@@ -21,7 +21,7 @@ use crate::tool::{Progress, ToolUpdate};
 pub(crate) struct Children {
     pub(super) working: BTreeMap<CallId, Working>,
     /// The calls whose sub-agents only wait for decisions.
-    pub(super) idle: BTreeSet<CallId>,
+    pub(crate) idle: BTreeSet<CallId>,
     /// Abandoned work that may not have ended yet.
     left: BTreeMap<CallId, JoinHandle<()>>,
     reports: Option<Reports>,
@@ -130,7 +130,7 @@ impl Children {
     }
 
     /// Forwards a steer to the sub-agent that works for this call. Returns whether there is one.
-    pub(super) fn steer(&self, call: &str, mut input: Box<Input>) -> bool {
+    pub(crate) fn steer(&self, call: &str, mut input: Box<Input>) -> bool {
         let found = self.working.iter().find_map(|(outer, working)| {
             let inner = call_of_child(call, outer);
             (**outer == *call || inner.is_some()).then_some((working, inner))

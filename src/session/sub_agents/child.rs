@@ -20,11 +20,11 @@ use crate::hooks::{HookContext, ToolCallInfo};
 use crate::log::session_log::SessionLog;
 use crate::log::turn::Used;
 use crate::message::{CallId, InputId, ResultStatus};
-use crate::session::child_agent::{ChildAgent, Opening};
-use crate::session::command::{Command, Input};
 use crate::session::handle::AgentHandle;
-use crate::session::layers::HookLayers;
+use crate::session::input::command::{Command, Input};
+use crate::session::request::layers::HookLayers;
 use crate::session::state::Examined;
+use crate::session::sub_agents::child_agent::{ChildAgent, Opening};
 use crate::tool::{Outcome, Progress, ToolOutput};
 
 /// The id of the input that contains the task. The session has no other request, so a task that was

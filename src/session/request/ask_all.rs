@@ -6,11 +6,12 @@ use crate::error::StepError;
 use crate::log::fold::Tail;
 use crate::message::MessageKind;
 use crate::model::ChatRequest;
-use crate::session::ask::Ask;
-use crate::session::detached::{DetachedRequest, RequestKey, send_all};
-use crate::session::estimate::{Needed, estimate};
-use crate::session::reply::Reply;
-use crate::session::{Session, budget, request};
+use crate::session::Session;
+use crate::session::request::ask::Ask;
+use crate::session::request::detached::{DetachedRequest, RequestKey, send_all};
+use crate::session::request::estimate::{Needed, estimate};
+use crate::session::request::reply::Reply;
+use crate::session::request::{self, budget};
 use crate::tool::toolbox::hex_digest;
 
 /// Sends detached requests at the same time, and returns their replies in the same order. A request

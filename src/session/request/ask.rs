@@ -8,7 +8,7 @@ use crate::compaction::tokens_of;
 use crate::hooks::Hooks;
 use crate::message::{Message, MessageKind};
 use crate::model::{OutputSchema, ThinkingLevel, ToolChoice};
-use crate::session::layers::HookLayers;
+use crate::session::request::layers::HookLayers;
 use crate::tool::toolbox::hex_digest;
 
 /// A model request: its differences from the agent's own settings.

@@ -9,7 +9,7 @@ use crate::log::entry::LogEntry;
 use crate::log::session_log::SessionLog;
 use crate::log::store::SessionStore;
 use crate::session::Session;
-use crate::session::inbox::{Inbox, is_decision};
+use crate::session::input::inbox::{Inbox, is_decision};
 use crate::session::panics::without_panic;
 
 /// Holds the work of a newly opened session if too many owners were lost. `continues` is set if the

@@ -6,9 +6,9 @@ use serde::de::DeserializeOwned;
 use crate::error::StepError;
 use crate::message::{AssistantMessage, UserMessage};
 use crate::session::Session;
-use crate::session::ask::Ask;
-use crate::session::ask_all::ask_all;
-use crate::session::reply::Reply;
+use crate::session::request::ask::Ask;
+use crate::session::request::ask_all::ask_all;
+use crate::session::request::reply::Reply;
 
 /// Sends detached requests at the same time and parses their replies. A request whose reply does
 /// not fit the type is sent again with the error, as often as the limits allow.

@@ -14,9 +14,9 @@ use crate::limits::Limits;
 use crate::log::calls::{Call, Phase};
 use crate::log::entry::LogEntry;
 use crate::message::{CallId, ResultStatus, ToolResult};
+use crate::session::calls::running_tool::{RunningTool, shortened};
 use crate::session::journal::Journal;
-use crate::session::layers::HookLayers;
-use crate::session::running_tool::{RunningTool, shortened};
+use crate::session::request::layers::HookLayers;
 use crate::tool::toolbox::digest;
 use crate::tool::{ActionOptions, Outcome, Report, ToolContext, ToolOutput, Toolbox};
 

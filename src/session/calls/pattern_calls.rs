@@ -14,8 +14,8 @@ use crate::message::{
     AssistantMessage, CallId, ContentPart, Message, StopReason, ToolCall, ToolResult,
 };
 use crate::session::Session;
-use crate::session::batch;
-use crate::session::executor::suspended;
+use crate::session::calls::batch;
+use crate::session::calls::executor::suspended;
 use crate::step_end::StepEnd;
 use crate::tool::question::{ASK_USER, Question};
 

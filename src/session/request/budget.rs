@@ -10,9 +10,9 @@ use crate::limits::{Budget, Limit, LimitReached, Spent};
 use crate::log::turn::Account;
 use crate::model::ModelInfo;
 use crate::session::Session;
-use crate::session::estimate::Needed;
-use crate::session::in_flight::Held;
-use crate::session::stream::follow;
+use crate::session::request::estimate::Needed;
+use crate::session::request::in_flight::Held;
+use crate::session::request::stream::follow;
 
 /// A budget of a run, a session or a sub-agent, and its usage.
 struct Checked {

@@ -6,7 +6,7 @@ use crate::log::entry::LogEntry;
 use crate::log::turn::Estimate;
 use crate::message::{MessageId, Usage};
 use crate::model::ModelInfo;
-use crate::session::shared_budget::BudgetPermit;
+use crate::session::request::shared_budget::BudgetPermit;
 
 /// The requests in progress and their usage. A request that fails or is cut off is charged for its
 /// usage, even if the future that sent it is dropped.

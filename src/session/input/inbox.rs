@@ -20,8 +20,8 @@ use crate::event::input::InputEvent;
 use crate::log::mailbox::{InputReceipt, PostedInput};
 use crate::log::memory::Memory;
 use crate::message::InputId;
-use crate::session::command::{Ack, Command, Input, Receipt};
-use crate::session::deadlines::Deadlines;
+use crate::session::input::command::{Ack, Command, Input, Receipt};
+use crate::session::input::deadlines::Deadlines;
 use crate::session::panics::without_panic;
 
 /// Delay before the mailbox is read or written again after a failure.

@@ -17,8 +17,8 @@ use crate::event::hub::keep_end;
 use crate::hooks::{HookContext, ToolCallInfo};
 use crate::limits::deadline;
 use crate::message::{Content, ResultStatus};
-use crate::session::layers::HookLayers;
 use crate::session::panics::panic_text;
+use crate::session::request::layers::HookLayers;
 use crate::tool::{Outcome, Progress, Report, Tool, ToolContext, ToolOutput, ToolUpdate};
 
 /// Time that a cancelled tool has to return its output.

@@ -13,11 +13,11 @@ use crate::message::{AssistantMessage, Message, MessageId, StopReason};
 use crate::model::assemble::Assembler;
 use crate::model::{ChatModel, ChatRequest, ModelEvent, ModelInfo};
 use crate::session::Session;
-use crate::session::budget::{self, Admission};
-use crate::session::estimate::Needed;
-use crate::session::in_flight::Held;
-use crate::session::reply::Reply;
-use crate::session::stream::{ReplySize, Streamed, follow, read, take_event};
+use crate::session::request::budget::{self, Admission};
+use crate::session::request::estimate::Needed;
+use crate::session::request::in_flight::Held;
+use crate::session::request::reply::Reply;
+use crate::session::request::stream::{ReplySize, Streamed, follow, read, take_event};
 
 /// The outcome of a detached request.
 pub(crate) struct DetachedReply {

@@ -10,10 +10,10 @@ use crate::event::input::InputEvent;
 use crate::log::entry::LogEntry;
 use crate::log::store::SessionStore;
 use crate::message::{CallId, InputId};
-use crate::session::children::Children;
-use crate::session::command::{self, Input, Receipt};
+use crate::session::input::command::{self, Input, Receipt};
 use crate::session::journal::Journal;
-use crate::session::tree::Tree;
+use crate::session::sub_agents::children::Children;
+use crate::session::sub_agents::tree::Tree;
 
 /// Forwards a steer to the sub-agent that works for its call. The sender gets the answer of the
 /// sub-agent's session. A refusal is recorded in the mailbox of `root`, where the sender may have

@@ -15,7 +15,7 @@ use crate::extensions::Extensions;
 use crate::session::handle::AgentHandle;
 #[cfg(feature = "testing")]
 use crate::session::parts::Parts;
-use crate::session::tree::Tree;
+use crate::session::sub_agents::tree::Tree;
 #[cfg(feature = "testing")]
 use crate::tool::Effect;
 

@@ -16,7 +16,7 @@ use crate::message::{AssistantMessage, ContentPart, Message, MessageId, StopReas
 use crate::model::assemble::Assembler;
 use crate::model::{ModelEvent, ModelInfo, OutputSchema, RetryNotice, Update};
 use crate::session::journal::Journal;
-use crate::session::layers::HookLayers;
+use crate::session::request::layers::HookLayers;
 use crate::step_end::StepEnd;
 use crate::tool::ToolList;
 use crate::tool::schema::Schema;

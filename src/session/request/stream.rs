@@ -13,9 +13,9 @@ use crate::event::input::Urgency;
 use crate::message::{MessageId, StopReason, Usage};
 use crate::model::ModelEvent;
 use crate::session::Session;
-use crate::session::command::Command;
-use crate::session::intake::Accepted;
-use crate::session::reply::unfinished;
+use crate::session::input::command::Command;
+use crate::session::input::intake::Accepted;
+use crate::session::request::reply::unfinished;
 
 /// The next item while replies stream.
 enum Next<T> {

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::limits::Budget;
 use crate::log::store::SessionStore;
-use crate::session::shared_budget::SharedBudget;
+use crate::session::request::shared_budget::SharedBudget;
 
 /// The position of a session in the tree of an agent and its sub-agents. The default is a root
 /// whose agent cannot start sub-agents.
