@@ -67,7 +67,7 @@ const KEPT_OUTPUT_BYTES: usize = 256 * 1024;
 /// assert_eq!(text, "Good morning.");
 /// # Ok(()) }
 /// ```
-pub struct EventStream(Arc<Shared>);
+pub struct EventStream(pub(crate) Arc<Shared>);
 
 /// The reason why an [`EventStream`] has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -86,16 +86,16 @@ pub enum StreamEnd {
     Lagged,
 }
 
-struct Shared {
+pub(crate) struct Shared {
     queue: Mutex<Queue>,
-    scope: Scope,
+    pub(crate) scope: Scope,
 }
 
 #[derive(Default)]
-struct Queue {
-    unread: VecDeque<Arc<Envelope>>,
+pub(crate) struct Queue {
+    pub(crate) unread: VecDeque<Arc<Envelope>>,
     /// The bytes of text in the unread events.
-    bytes: usize,
+    pub(crate) bytes: usize,
     waker: Option<Waker>,
     closed: bool,
     /// The reason for the end, once the stream is closed.
@@ -104,7 +104,7 @@ struct Queue {
     dropped: bool,
     peak: usize,
     /// The number of the last event that was queued.
-    seq: u64,
+    pub(crate) seq: u64,
 }
 
 impl Queue {
@@ -116,7 +116,7 @@ impl Queue {
 }
 
 impl Shared {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    pub(crate) fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -152,27 +152,6 @@ impl EventStream {
     /// Returns the largest number of events that were unread at the same time.
     pub fn peak(&self) -> usize {
         self.0.queue().peak
-    }
-
-    /// Returns the number of the last event before the missed ones, if the stream has lagged. `None`
-    /// for a stream whose missed events are not in the log of one session.
-    pub(crate) fn lagged_after(&self) -> Option<u64> {
-        let lagged = self.end() == Some(StreamEnd::Lagged) && self.0.scope == Scope::Session;
-        lagged.then(|| self.0.queue().seq)
-    }
-
-    /// Continues with the missed events, and then with `next`, a later stream of the session.
-    pub(crate) fn continue_with(&mut self, missed: Vec<Envelope>, next: EventStream) {
-        {
-            let (mut old, mut new) = (self.0.queue(), next.0.queue());
-            let mut unread: VecDeque<_> = std::mem::take(&mut old.unread);
-            unread.extend(missed.into_iter().map(Arc::new));
-            new.seq = unread.back().map_or(old.seq, |last| last.seq).max(new.seq);
-            unread.append(&mut new.unread);
-            new.bytes = unread.iter().map(|event| text_bytes(&event.event)).sum();
-            new.unread = unread;
-        }
-        *self = next;
     }
 
     fn poll_event(&self, cx: &mut Context<'_>) -> Poll<Option<Arc<Envelope>>> {
@@ -433,7 +412,7 @@ fn merge(unread: &mut VecDeque<Arc<Envelope>>, new: &AgentEvent) -> Option<isize
 }
 
 /// Returns the bytes of text that only this event holds. Text shared with the log is not counted.
-fn text_bytes(event: &AgentEvent) -> usize {
+pub(crate) fn text_bytes(event: &AgentEvent) -> usize {
     use AgentEvent::{MessageUpdate, QueueUpdate, ToolExecutionUpdate};
     use Update::{Text, Thinking, ToolCall};
     match event {

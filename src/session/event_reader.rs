@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 
 use crate::event::Envelope;
-use crate::event::hub::{EventStream, StreamEnd};
+use crate::event::hub::{EventStream, Scope, StreamEnd, text_bytes};
 use crate::log::session_log::SessionLog;
 use crate::log::store::SessionStore;
 use crate::session::handle::AgentHandle;
@@ -115,6 +115,29 @@ impl EventReader {
         let Ok(Some((missed, next))) = read else { return false };
         self.events.continue_with(missed, next);
         true
+    }
+}
+
+impl EventStream {
+    /// Returns the number of the last event before the missed ones, if the stream has lagged, and
+    /// they are in the log of one session.
+    fn lagged_after(&self) -> Option<u64> {
+        let lagged = self.end() == Some(StreamEnd::Lagged) && self.0.scope == Scope::Session;
+        lagged.then(|| self.0.queue().seq)
+    }
+
+    /// Continues with the missed events, and then with `next`, a later stream of the session.
+    fn continue_with(&mut self, missed: Vec<Envelope>, next: EventStream) {
+        {
+            let (mut old, mut new) = (self.0.queue(), next.0.queue());
+            let mut unread = std::mem::take(&mut old.unread);
+            unread.extend(missed.into_iter().map(Arc::new));
+            new.seq = unread.back().map_or(old.seq, |last| last.seq).max(new.seq);
+            unread.append(&mut new.unread);
+            new.bytes = unread.iter().map(|event| text_bytes(&event.event)).sum();
+            new.unread = unread;
+        }
+        *self = next;
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loopwright_core::AgentEvent;
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{
-    AbortRequest, ActionResult, Envelope, ExternalAction, InputEvent, Prompt, RunOutcome,
+    ActionResult, Envelope, ExternalAction, InputEvent, Prompt, RunOutcome,
 };
 use loopwright_core::message::Message;
 use rmcp::model::{
@@ -200,7 +200,7 @@ impl Call<'_> {
 
     async fn abort(&mut self) {
         self.is_aborted = true;
-        let _ = self.session.handle.send(InputEvent::Abort(AbortRequest::new())).await; // or it has ended
+        let _ = self.session.handle.abort().await; // unless it has ended
     }
 
     /// Applies the next event of the session.
