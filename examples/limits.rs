@@ -2,13 +2,12 @@
 //!
 //! `cargo run --example limits`
 //!
-//! The model would call its tool forever. `session_limits` sets the same limits for a whole
-//! session.
+//! The model would call its tool forever. `Limits::session` is such a budget for a whole session.
 
 use std::error::Error;
 
 use loopwright::GenericAgent;
-use loopwright::limits::Limits;
+use loopwright::limits::Budget;
 use loopwright::message::Usage;
 use loopwright::model::{ModelInfo, Prices};
 use loopwright::patterns::PiPattern;
@@ -17,9 +16,9 @@ use serde_json::json;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let limits =
-        [Limits::default().turns(3), Limits::default().tokens(5_000), Limits::default().cost(0.10)];
-    for limits in limits {
+    let budgets =
+        [Budget::default().turns(3), Budget::default().tokens(5_000), Budget::default().cost(0.10)];
+    for budget in budgets {
         let call = Script::calls([("c", "search", json!({}))]).usage(Usage::new(1_000, 500));
         let prices = Prices::new(3.0, 15.0); // dollars per million tokens
         let model = ScriptedModel::new([])
@@ -27,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             .info(ModelInfo::new("test/endless").with_prices(prices));
         let agent = GenericAgent::builder(model.clone(), PiPattern)
             .tool(TestTool::new("search"))
-            .limits(limits)
+            .limits(budget)
             .build()?;
         let handle = agent.session().await?;
         let outcome = handle.prompt("Search until you find it.").await?;

@@ -8,6 +8,7 @@
 use std::error::Error;
 
 use loopwright::GenericAgent;
+use loopwright::limits::Budget;
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
 
@@ -25,8 +26,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Script::text(r#"{"number": "R-17", "cents": "forty"}"#),
         Script::text(r#"{"number": "R-17", "cents": 4000}"#),
     ]);
-    let agent =
-        GenericAgent::builder(model.clone(), PiPattern).output::<Invoice>().max_turns(5).build()?;
+    let agent = GenericAgent::builder(model.clone(), PiPattern)
+        .output::<Invoice>()
+        .limits(Budget::default().turns(5))
+        .build()?;
     let handle = agent.session().await?;
     let outcome = handle.prompt("Invoice R-17 is over forty euros.").await?;
 

@@ -52,11 +52,11 @@ pub struct GenericAgent {
 
 impl GenericAgent {
     /// Returns the same agent with this budget for each run, besides its own
-    /// [`Limits`](crate::limits::Limits): of the two, the smaller bound applies. For hosts that run
-    /// other people's agents.
+    /// [`Limits::run`](crate::limits::Limits::run): of the two, the smaller bound applies. For hosts
+    /// that run other people's agents.
     ///
     /// ```
-    /// use loopwright_core::limits::{Budget, Limit};
+    /// use loopwright_core::limits::{Budget, Limit, Resource};
     /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
     /// # use loopwright_core::testing::{Script, ScriptedModel};
     /// # struct Once;
@@ -75,22 +75,22 @@ impl GenericAgent {
     /// let bounded = agent.with_run_budget(&Budget::default().turns(0));
     /// let handle = bounded.session().await?;
     /// let outcome = handle.prompt("Hello").await?;
-    /// assert_eq!(outcome.limit, Some(Limit::Turns));
+    /// assert_eq!(outcome.limit, Some(Limit::Run(Resource::Turns)));
     /// # Ok(()) }
     /// ```
     pub fn with_run_budget(&self, budget: &Budget) -> GenericAgent {
-        let limits = self.config.limits.within(budget);
-        let config = Arc::new(Config { limits, ..(*self.config).clone() });
-        GenericAgent { config, pattern: self.pattern.clone() }
+        let mut config = (*self.config).clone();
+        config.limits.run = config.limits.run.min(budget);
+        GenericAgent { config: config.into(), pattern: self.pattern.clone() }
     }
 
     /// Returns the same agent with this budget for each session, besides its own
-    /// [limits](AgentBuilder::session_limits): of the two, the smaller bound applies. Earlier usage
-    /// of a session counts.
+    /// [`Limits::session`]: of the two, the smaller bound applies. Earlier usage of a session
+    /// counts.
     pub fn with_session_budget(&self, budget: &Budget) -> GenericAgent {
-        let session_limits = self.config.session_limits.min(budget);
-        let config = Arc::new(Config { session_limits, ..(*self.config).clone() });
-        GenericAgent { config, pattern: self.pattern.clone() }
+        let mut config = (*self.config).clone();
+        config.limits.session = config.limits.session.min(budget);
+        GenericAgent { config: config.into(), pattern: self.pattern.clone() }
     }
 
     /// Opens a session of a store, and continues or starts it: [`GenericAgent::run`] with

@@ -1,5 +1,6 @@
 //! Budgets of runs and sessions.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +17,10 @@ pub(crate) fn deadline(after: Duration) -> Instant {
     Instant::now() + after.min(MAX_TIME)
 }
 
-/// The budget of a run. A run that reaches it ends with
-/// [`RunStatus::Limit`](crate::event::RunStatus::Limit). A [`Budget`] bounds a whole session.
+/// The budgets of each run and of the session, and other bounds of an agent. A [`Budget`] converts
+/// into the limits that bound each run with it.
 ///
+/// A run that reaches a budget ends with [`RunStatus::Limit`](crate::event::RunStatus::Limit).
 /// Before each model request, a turn, the estimated tokens of its input and their cost are reserved
 /// in the log. A request that does not fit is not sent. When the reply is in the log, the usage
 /// reported by the provider replaces the estimate. So a run can exceed a budget by the output of
@@ -31,20 +33,24 @@ pub(crate) fn deadline(after: Duration) -> Instant {
 ///
 /// Attempts that failed, were withdrawn or were cut off count with the usage that the provider had
 /// reported by then. Few providers report any for a failed request.
+///
+/// ```
+/// use loopwright_core::limits::{Budget, Limits};
+///
+/// let limits = Limits::from(Budget::default().cost(0.50)).session(Budget::default().cost(20.0));
+/// assert_eq!((limits.run.turns, limits.session.turns), (Some(50), None));
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Maximum number of turns (model requests, including failed and detached ones); 50 by default.
-    pub turns: u32,
-    /// Maximum number of tokens of all requests; unlimited by default.
-    pub tokens: Option<u64>,
-    /// Maximum cost of all requests in US dollars; unlimited by default. If it is set, a request to
-    /// a model without prices fails with [`StepError::NoPrices`](crate::StepError::NoPrices).
-    pub cost: Option<f64>,
-    /// Maximum wall-clock time since the user's request, including earlier runs that a decision or
-    /// `Continue` resumed; unlimited by default, and with [`Duration::MAX`]. The run ends as soon
-    /// as it is reached.
-    pub wall_time: Option<Duration>,
+    /// The budget of each run; 50 turns by default. Its time is the time since the user's request,
+    /// including earlier runs that a decision or `Continue` resumed. The run ends as soon as it is
+    /// over.
+    pub run: Budget,
+    /// The budget of the session; unlimited by default. All requests in the session's log count,
+    /// including requests before a reset, of an earlier process, and of the session that it was
+    /// forked from.
+    pub session: Budget,
     /// Time limit of a tool call, unless the tool sets its own; 120 s by default. [`Duration::MAX`]
     /// is no limit.
     pub tool_timeout: Duration,
@@ -70,10 +76,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            turns: 50,
-            tokens: None,
-            cost: None,
-            wall_time: None,
+            run: Budget::default().turns(50),
+            session: Budget::default(),
             tool_timeout: Duration::from_secs(120),
             tool_result_bytes: 64 * 1024,
             reply_bytes: 6 << 20,
@@ -86,27 +90,15 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Sets the maximum number of turns.
-    pub fn turns(mut self, turns: u32) -> Self {
-        self.turns = turns;
+    /// Sets the budget of each run. Without a number of turns in it, the previous one stays.
+    pub fn run(mut self, budget: Budget) -> Self {
+        self.run = Budget { turns: budget.turns.or(self.run.turns), ..budget };
         self
     }
 
-    /// Sets the maximum number of tokens.
-    pub fn tokens(mut self, tokens: u64) -> Self {
-        self.tokens = Some(tokens);
-        self
-    }
-
-    /// Sets the maximum cost in US dollars.
-    pub fn cost(mut self, dollars: f64) -> Self {
-        self.cost = Some(dollars);
-        self
-    }
-
-    /// Sets the maximum wall-clock time.
-    pub fn wall_time(mut self, time: Duration) -> Self {
-        self.wall_time = Some(time);
+    /// Sets the budget of the session.
+    pub fn session(mut self, budget: Budget) -> Self {
+        self.session = budget;
         self
     }
 
@@ -154,22 +146,14 @@ impl Limits {
     }
 }
 
-impl Limits {
-    /// Returns these limits, with a run's budget that is at most this one.
-    pub(crate) fn within(&self, budget: &Budget) -> Limits {
-        let Budget { turns, tokens, cost, time } = self.budget().min(budget);
-        Limits { turns: turns.unwrap_or(self.turns), tokens, cost, wall_time: time, ..self.clone() }
-    }
-
-    /// Returns the budget of a run.
-    pub(crate) fn budget(&self) -> Budget {
-        let Limits { turns, tokens, cost, wall_time, .. } = *self;
-        Budget { turns: Some(turns), tokens, cost, time: wall_time }
+impl From<Budget> for Limits {
+    fn from(run: Budget) -> Self {
+        Limits::default().run(run)
     }
 }
 
-/// A budget of turns, tokens, cost and time of a session, or the rest of one. `None`, the default,
-/// is unlimited.
+/// A budget of turns, tokens, cost and time of a run or a session, or the rest of one. `None`, the
+/// default, is unlimited.
 ///
 /// ```
 /// use loopwright_core::limits::Budget;
@@ -181,7 +165,7 @@ impl Limits {
 #[serde(default)]
 #[non_exhaustive]
 pub struct Budget {
-    /// The number of turns: model requests, detached ones included.
+    /// The number of turns: model requests, including failed and detached ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
     /// The tokens of all requests.
@@ -191,7 +175,7 @@ pub struct Budget {
     /// with [`StepError::NoPrices`](crate::StepError::NoPrices).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
-    /// The wall-clock time of all runs. [`Duration::MAX`] is no limit.
+    /// The wall-clock time. [`Duration::MAX`] is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Duration>,
 }
@@ -215,7 +199,7 @@ impl Budget {
         self
     }
 
-    /// Sets the wall-clock time of all runs.
+    /// Sets the wall-clock time.
     pub fn time(mut self, time: Duration) -> Self {
         self.time = Some(time);
         self
@@ -307,56 +291,103 @@ impl Spent {
     }
 }
 
-/// The budget that ended a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+/// The budget that ended a run. In JSON, it is a word such as `turns` or `session_tokens`; the time
+/// of a run is `wall_time`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 #[non_exhaustive]
 pub enum Limit {
-    /// [`Limits::turns`].
-    Turns,
-    /// [`Limits::tokens`].
-    Tokens,
-    /// [`Limits::cost`].
-    Cost,
-    /// [`Limits::wall_time`].
-    WallTime,
-    /// [`Budget::turns`] of the session.
-    SessionTurns,
-    /// [`Budget::tokens`] of the session.
-    SessionTokens,
-    /// [`Budget::cost`] of the session.
-    SessionCost,
-    /// [`Budget::time`] of the session.
-    SessionTime,
-    /// The sub-agent's share of turns, from the budget of the agent that started it.
-    ShareTurns,
-    /// The sub-agent's share of tokens.
-    ShareTokens,
-    /// The sub-agent's share of the cost.
-    ShareCost,
-    /// The sub-agent's share of the time.
-    ShareTime,
+    /// [`Limits::run`].
+    Run(Resource),
+    /// [`Limits::session`].
+    Session(Resource),
+    /// The sub-agent's share of the budgets of the agent that started it.
+    Share(Resource),
     /// The [budget](crate::session::SharedBudget) that the session shares with others.
     Shared,
 }
 
+/// A resource that a [`Budget`] bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Resource {
+    /// [`Budget::turns`].
+    Turns,
+    /// [`Budget::tokens`].
+    Tokens,
+    /// [`Budget::cost`].
+    Cost,
+    /// [`Budget::time`].
+    Time,
+}
+
+impl Limit {
+    fn all() -> impl Iterator<Item = Limit> {
+        use Resource::{Cost, Time, Tokens, Turns};
+        let scopes = [Limit::Run, Limit::Session, Limit::Share];
+        let each = |scope: fn(Resource) -> Limit| [Turns, Tokens, Cost, Time].map(scope);
+        scopes.into_iter().flat_map(each).chain([Limit::Shared])
+    }
+}
+
+impl Resource {
+    fn word(self) -> &'static str {
+        match self {
+            Resource::Turns => "turns",
+            Resource::Tokens => "tokens",
+            Resource::Cost => "cost",
+            Resource::Time => "time",
+        }
+    }
+}
+
+impl From<Limit> for String {
+    fn from(limit: Limit) -> String {
+        match limit {
+            Limit::Run(Resource::Time) => "wall_time".into(),
+            Limit::Run(resource) => resource.word().into(),
+            Limit::Session(resource) => format!("session_{}", resource.word()),
+            Limit::Share(resource) => format!("share_{}", resource.word()),
+            Limit::Shared => "shared".into(),
+        }
+    }
+}
+
+impl TryFrom<String> for Limit {
+    type Error = String;
+
+    fn try_from(word: String) -> Result<Self, String> {
+        let found = Limit::all().find(|limit| String::from(*limit) == word);
+        found.ok_or_else(|| format!("there is no limit `{word}`"))
+    }
+}
+
+impl JsonSchema for Limit {
+    fn schema_name() -> Cow<'static, str> {
+        "Limit".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let words: Vec<String> = Limit::all().map(String::from).collect();
+        let description = "The budget that ended a run.";
+        schemars::json_schema!({ "description": description, "type": "string", "enum": words })
+    }
+}
+
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Limit::Turns => "the limit of turns",
-            Limit::Tokens => "the limit of tokens",
-            Limit::Cost => "the cost limit",
-            Limit::WallTime => "the time limit",
-            Limit::SessionTurns => "the session's limit of turns",
-            Limit::SessionTokens => "the session's limit of tokens",
-            Limit::SessionCost => "the session's cost limit",
-            Limit::SessionTime => "the session's time limit",
-            Limit::ShareTurns => "the sub-agent's share of the turns",
-            Limit::ShareTokens => "the sub-agent's share of the tokens",
-            Limit::ShareCost => "the sub-agent's share of the cost",
-            Limit::ShareTime => "the sub-agent's share of the time",
-            Limit::Shared => "the budget that the session shares with others",
-        })
+        let name = |resource| match resource {
+            Resource::Turns => "limit of turns",
+            Resource::Tokens => "limit of tokens",
+            Resource::Cost => "cost limit",
+            Resource::Time => "time limit",
+        };
+        match *self {
+            Limit::Run(resource) => write!(f, "the {}", name(resource)),
+            Limit::Session(resource) => write!(f, "the session's {}", name(resource)),
+            Limit::Share(resource) => write!(f, "the sub-agent's share of the {}", resource.word()),
+            Limit::Shared => f.write_str("the budget that the session shares with others"),
+        }
     }
 }
 
@@ -423,5 +454,23 @@ struct Dollars(f64);
 impl fmt::Display for Dollars {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.abs() < 1.0 { write!(f, "${:.4}", self.0) } else { write!(f, "${:.2}", self.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_limits_in_logs_stay() {
+        let words = "turns tokens cost wall_time session_turns session_tokens session_cost \
+            session_time share_turns share_tokens share_cost share_time shared";
+        let written: Vec<String> = Limit::all().map(String::from).collect();
+        assert_eq!(written.join(" "), words);
+        for limit in Limit::all() {
+            let json = serde_json::to_string(&limit).unwrap();
+            assert_eq!(serde_json::from_str::<Limit>(&json).unwrap(), limit, "{json}");
+        }
+        assert!(serde_json::from_str::<Limit>("\"session\"").is_err());
     }
 }

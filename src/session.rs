@@ -425,7 +425,7 @@ impl Session {
             is_interrupted: self.interrupted && fold.info.run.is_some(),
             pending: fold.pending().cloned().collect(),
             outcome: fold.outcome.clone(),
-            used: fold.total().used(&fold.reserved),
+            used: fold.used(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use loopwright_core::compaction::Compaction;
 use loopwright_core::event::{ExternalAction, RunOutcome, RunStatus};
-use loopwright_core::limits::Limit;
+use loopwright_core::limits::{Limit, Resource};
 use loopwright_core::model::RetryNotice;
 
 /// Returns the text with a full stop, unless it ends with a punctuation mark.
@@ -112,7 +112,7 @@ pub(crate) fn failure(outcome: &RunOutcome) -> Option<Failure> {
     Some(match outcome.end {
         RunStatus::Done | RunStatus::AwaitingAction => return None,
         RunStatus::Aborted => Failure::Aborted,
-        RunStatus::Limit if outcome.limit == Some(Limit::Turns) => {
+        RunStatus::Limit if outcome.limit == Some(Limit::Run(Resource::Turns)) => {
             Failure::Turns(why("the limit of turns is reached"))
         }
         RunStatus::Limit => Failure::Limit(why("a limit was reached")),

@@ -19,7 +19,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use loopwright_core::event::{RunOutcome, RunStatus};
-use loopwright_core::limits::Limits;
+use loopwright_core::limits::{Budget, Limits};
 use loopwright_core::log::{InMemory, LogEntry};
 use loopwright_core::message::MessageKind;
 use loopwright_core::retrieval::{Passage, RetrievalError, Retriever};
@@ -230,8 +230,11 @@ impl Retriever for Handbook {
 
 #[tokio::test]
 async fn an_answer_follows_from_passages() {
-    let agent =
-        |seed| agent_with_seed(seed, Rag::new(Handbook, PiPattern)).max_turns(3).max_tokens(100);
+    let agent = |seed| {
+        agent_with_seed(seed, Rag::new(Handbook, PiPattern))
+            .limits(Budget::default().turns(3))
+            .max_tokens(100)
+    };
     let check = |outcome: &RunOutcome, log: &[LogEntry]| {
         // It may write or search endlessly, which is not a failure of the pattern.
         let ends = [RunStatus::Done, RunStatus::Limit, RunStatus::Incomplete];

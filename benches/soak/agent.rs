@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
 use futures::{StreamExt, stream};
-use loopwright_core::limits::Limits;
+use loopwright_core::limits::Budget;
 use loopwright_core::message::{StopReason, Usage};
 use loopwright_core::model::{BlockKind, BoxStream, ChatRequest, ModelEvent, ModelInfo};
 use loopwright_core::tool::{Effect, ToolContext};
@@ -73,7 +73,7 @@ pub(crate) fn agent(turns: usize) -> GenericAgent {
     });
     GenericAgent::builder(Calls { info: ModelInfo::new("soak/calls"), turns }, PiPattern)
         .tool(work.effect(Effect::ReadOnly))
-        .limits(Limits::default().turns(u32::MAX))
+        .limits(Budget::default().turns(u32::MAX))
         .build()
         .unwrap()
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loopwright_core::event::{InputEvent, Role, RunStatus};
-use loopwright_core::limits::Limits;
+use loopwright_core::limits::Budget;
 use loopwright_core::model::Update;
 use loopwright_core::tool::Effect;
 use loopwright_core::{AgentEvent, GenericAgent, ToolError, tool_fn};
@@ -27,7 +27,7 @@ pub(crate) fn run(base: &str, work: Work) -> Done {
     let agent = GenericAgent::builder(model, PiPattern)
         .system("You add numbers with the tool.")
         .tool(add.effect(Effect::ReadOnly))
-        .limits(Limits::default().turns(u32::MAX))
+        .limits(Budget::default().turns(u32::MAX))
         .build()
         .expect("an agent");
     client::run(work, |tally, _: Option<()>| converse(agent.clone(), tally))

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use loopwright_core::event::InputEvent;
-use loopwright_core::limits::Limits;
+use loopwright_core::limits::{Budget, Limits};
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::{AgentEvent, GenericAgent};
 use loopwright_patterns::PiPattern;
@@ -25,7 +25,7 @@ pub(crate) fn run(count: u64) -> u64 {
             Script::calls(ids.iter().map(|id| (&**id, "adder", task.clone())))
         };
         let model = ScriptedModel::new([]).discard_requests().reply_with(move |_| calls());
-        let limits = Limits::default().turns(u32::MAX).parallel_calls(count as usize);
+        let limits = Limits::from(Budget::default().turns(u32::MAX)).parallel_calls(count as usize);
         let agent = GenericAgent::builder(model, PiPattern)
             .limits(limits)
             .child("adder", "Adds numbers.", sub_agent)

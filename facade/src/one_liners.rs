@@ -39,7 +39,7 @@ pub async fn ask(
 /// Sends a prompt to a model and returns its answer as a value of type `T`.
 ///
 /// The model gets the schema of `T`. An answer that does not fit is sent back with the mistakes, up
-/// to [`Limits::output_retries`](crate::agent::Limits::output_retries) times.
+/// to [`Limits::output_retries`](crate::limits::Limits::output_retries) times.
 ///
 /// ```
 /// # use loopwright::testing::{Script, ScriptedModel};

@@ -256,7 +256,7 @@ impl Source<'_> {
             time: self.number(),
             error: self.maybe(|source| source.one_of(&TEXTS).into()),
             model_error: self.maybe(|_| ModelErrorKind::Network),
-            limit: self.maybe(|_| BudgetName::Turns),
+            limit: self.maybe(|_| BudgetName::Run(Resource::Turns)),
             value: self.maybe(|source| source.value().into()),
             handed_back: self.inputs(),
         }

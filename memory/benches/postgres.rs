@@ -8,6 +8,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use loopwright_core::limits::Budget;
 use loopwright_core::log::{InMemory, LogEntry, StateScope};
 use loopwright_core::message::{MessageId, UserMessage};
 use loopwright_core::model::ChatRequest;
@@ -89,7 +90,11 @@ fn agent() -> GenericAgent {
     let model = ScriptedModel::new([]).discard_requests().reply_with(turn);
     let look =
         TestTool::new("look").effect(Effect::ReadOnly).answers("a line of code\n".repeat(20));
-    GenericAgent::builder(model, PiPattern).tool(look).max_turns(LONG as u32).build().unwrap()
+    GenericAgent::builder(model, PiPattern)
+        .tool(look)
+        .limits(Budget::default().turns(LONG as u32))
+        .build()
+        .unwrap()
 }
 
 /// Stores a conversation with many entries as several sessions.

@@ -19,7 +19,7 @@ use crate::hooks::{
     FnHandleBeforeEnd, FnHandleStepTextPart, FnOffersTool, FnTransformContext, HookContext, Hooks,
     Next, RequestInfo, TextAction, TextPart, ToolCallInfo,
 };
-use crate::limits::{Budget, Limits};
+use crate::limits::Limits;
 use crate::message::{Message, ToolResult};
 use crate::model::{ChatModel, OutputSchema, ThinkingLevel};
 use crate::pattern::BehaviorPattern;
@@ -72,7 +72,7 @@ use crate::tool::{Tool, ToolSource, ToolSpec};
 /// let agent = GenericAgent::builder(ScriptedModel::new([Script::text("Done.")]), MyPattern)
 ///     .system("You keep the folder tidy.")
 ///     .tool(delete)
-///     .limits(Limits::default().turns(10).cost(0.50))
+///     .limits(Budget::default().turns(10).cost(0.50))
 ///     .before_tool_call(async |_, call| match call.arguments["path"].as_str() {
 ///         Some(path) if path.starts_with("keep/") => BeforeToolCall::Block("It is kept.".into()),
 ///         _ => BeforeToolCall::Proceed,
@@ -95,7 +95,6 @@ pub struct AgentBuilder {
     auto: AutoRules,
     hooks: HookLayers,
     limits: Limits,
-    session_limits: Budget,
     compaction: Option<Arc<dyn CompactionPolicy>>,
     steering_mode: QueueMode,
     follow_up_mode: QueueMode,
@@ -132,7 +131,6 @@ impl AgentBuilder {
             auto: AutoRules::default(),
             hooks: HookLayers::default(),
             limits: Limits::default(),
-            session_limits: Budget::default(),
             compaction: None,
             steering_mode: QueueMode::All,
             follow_up_mode: QueueMode::OneAtATime,
@@ -167,7 +165,6 @@ impl AgentBuilder {
             auto: self.auto,
             hooks: self.hooks,
             limits: self.limits,
-            session_limits: self.session_limits,
             compaction: self.compaction,
             steering_mode: self.steering_mode,
             follow_up_mode: self.follow_up_mode,
@@ -355,24 +352,17 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets the budgets of a run.
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+    /// Sets the budgets of runs and sessions, and other limits. A
+    /// [`Budget`](crate::limits::Budget) bounds each run. Earlier limits are replaced; see
+    /// [`limits_mut`](AgentBuilder::limits_mut).
+    pub fn limits(mut self, limits: impl Into<Limits>) -> Self {
+        self.limits = limits.into();
         self
     }
 
-    /// Sets the budget of a session, in addition to the [`limits`](AgentBuilder::limits) of each
-    /// run; unlimited by default. All requests in the session's log count, including requests
-    /// before a reset, of an earlier process, and of the session that it was forked from.
-    pub fn session_limits(mut self, budget: Budget) -> Self {
-        self.session_limits = budget;
-        self
-    }
-
-    /// Sets the maximum number of turns per run; 50 by default.
-    pub fn max_turns(mut self, turns: u32) -> Self {
-        self.limits.turns = turns;
-        self
+    /// Returns the limits, to change single ones.
+    pub fn limits_mut(&mut self) -> &mut Limits {
+        &mut self.limits
     }
 
     /// Sets the policy that keeps the conversation inside the model's context window. Without a

@@ -37,7 +37,7 @@ impl Fold {
         let was_held = self.info.held.is_some();
         self.info.apply(entry);
         if let Some((usage, cost)) = entry.charge() {
-            self.spent.spend(usage, cost);
+            self.spent.charge(usage, cost);
         }
         match entry {
             LogEntry::Opened { epoch, time, .. } => {
@@ -73,10 +73,13 @@ impl Fold {
                 self.dequeue(inputs, emit);
             }
             LogEntry::RequestStarted { message, tools, asked, estimate, .. } => {
-                (self.requested, self.offered) = (Some(*message), tools.clone());
+                if let Some(replaced) = self.requested.replace(*message) {
+                    self.reserved.remove(&replaced);
+                }
+                self.offered = tools.clone();
                 self.asked = asked.clone().map(|asked| (*message, asked));
                 self.count_request();
-                self.reserved.set_request(*message, *estimate);
+                self.reserved.insert(*message, *estimate);
                 self.messages = self.messages.max(message.0);
                 self.open_turn(emit);
             }
@@ -88,7 +91,7 @@ impl Fold {
                     self.keyed_replies.insert(key.clone(), recorded);
                 }
                 // Logs of older versions have no entry of a detached request before its reply.
-                if !self.reserved.release(message.id) {
+                if self.reserved.remove(&message.id).is_none() {
                     self.count_request();
                 }
             }
@@ -96,7 +99,7 @@ impl Fold {
                 for request in requests {
                     self.messages = self.messages.max(request.message.0);
                     self.count_request();
-                    self.reserved.add(request);
+                    self.reserved.insert(request.message, request.estimate);
                 }
             }
             LogEntry::Charged { message, ended: true, .. } => {
@@ -106,7 +109,7 @@ impl Fold {
                 for message in messages {
                     if self.end_request(*message) {
                         for account in [&mut self.spent, &mut self.uncounted] {
-                            account.requests = account.requests.saturating_sub(1);
+                            account.turns = account.turns.saturating_sub(1);
                         }
                     }
                 }
@@ -235,7 +238,7 @@ impl Fold {
     fn reply(&mut self, message: &Arc<Message>, emit: &mut dyn FnMut(AgentEvent)) {
         self.open_turn(emit);
         self.requested = None;
-        self.reserved.release(message.id);
+        self.reserved.remove(&message.id);
         self.push(message, true);
         if let Some(reply) = message.as_assistant() {
             self.size.count(reply);

@@ -180,12 +180,12 @@ impl SessionLog {
     /// and the time of completed runs. [`Budget::left`](crate::limits::Budget::left) computes the
     /// rest of a [`Budget`](crate::limits::Budget).
     pub fn spent(&self) -> Spent {
-        self.fold.spent_of(&self.fold.total())
+        self.fold.spent_of(self.fold.total())
     }
 
     /// Returns the usage with which the session's parent is charged.
     pub(crate) fn used(&self) -> Used {
-        self.fold.total().used(&self.fold.reserved)
+        self.fold.used()
     }
 
     /// Returns the values that the pattern stored, by scope and key.

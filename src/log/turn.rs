@@ -1,7 +1,5 @@
-//! The current turn, the usage of a user's request and of the session, and the estimates of
-//! requests in progress.
+//! The current turn, the usage of a user's request and of the session, and estimates of requests.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,11 +67,11 @@ impl Reservation {
     }
 }
 
-/// The usage of a sub-agent.
+/// The usage since the last request of the user, of a session, or of a sub-agent.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Used {
-    /// Number of turns.
+    /// Number of turns: model requests, including detached ones.
     pub turns: u32,
     /// The usage that providers reported.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -84,93 +82,35 @@ pub struct Used {
     /// The estimates of requests whose end was lost in a crash.
     #[serde(default, skip_serializing_if = "Estimate::is_zero")]
     pub lost: Estimate,
+    /// Time of the runs that have ended; zero for a sub-agent, which works in its parent's time.
+    #[serde(default, skip_serializing_if = "Duration::is_zero")]
+    pub time: Duration,
 }
 
 fn is_zero(usage: &Usage) -> bool {
     *usage == Usage::default()
 }
 
-/// The usage since the last request of the user, or of the whole session.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(crate) struct Account {
-    pub(crate) usage: Usage,
-    pub(crate) cost: f64,
-    /// Time of the runs that have ended.
-    pub(crate) time: Duration,
-    /// Number of requests, including detached requests.
-    pub(crate) requests: u32,
-    /// The estimates of requests whose end was lost in a crash.
-    pub(super) lost: Estimate,
-}
-
-impl Account {
-    /// Returns the usage, with the estimates of requests in progress.
-    pub(crate) fn spent(&self, reserved: &Reserved) -> Spent {
-        let mut estimates = self.lost;
-        reserved.all().for_each(|(_, estimate)| estimates.add(estimate));
+impl Used {
+    /// Returns the turns, tokens, cost and time.
+    pub(super) fn spent(&self) -> Spent {
         let mut cost = self.cost;
-        add_cost(&mut cost, estimates.cost);
-        Spent {
-            turns: self.requests,
-            tokens: self.usage.total().saturating_add(estimates.tokens),
-            cost,
-            time: self.time,
-        }
+        add_cost(&mut cost, self.lost.cost);
+        let tokens = self.usage.total().saturating_add(self.lost.tokens);
+        Spent { turns: self.turns, tokens, cost, time: self.time }
     }
 
-    pub(super) fn spend(&mut self, usage: Usage, cost: Option<f64>) {
+    pub(super) fn charge(&mut self, usage: Usage, cost: Option<f64>) {
         self.usage += usage;
         add_cost(&mut self.cost, cost);
     }
 
-    /// Returns the usage without the time. Requests in progress count as lost.
-    pub(crate) fn used(&self, reserved: &Reserved) -> Used {
-        let Account { usage, cost, requests, mut lost, .. } = *self;
-        reserved.all().for_each(|(_, estimate)| lost.add(estimate));
-        Used { turns: requests, usage, cost, lost }
-    }
-
     /// Adds the turns and the lost estimates of a sub-agent.
     pub(super) fn count_child(&mut self, used: &Used) {
-        self.requests = self.requests.saturating_add(used.turns);
+        self.turns = self.turns.saturating_add(used.turns);
         if !used.lost.is_zero() {
-            self.lose(used.lost);
+            self.lost.add(used.lost);
         }
-    }
-
-    pub(super) fn lose(&mut self, estimate: Estimate) {
-        self.lost.add(estimate);
-    }
-}
-
-/// The estimates of requests whose end is not in the log yet.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Reserved {
-    /// The request of the conversation.
-    request: Option<(MessageId, Estimate)>,
-    detached: BTreeMap<MessageId, Estimate>,
-}
-
-impl Reserved {
-    /// Reserves the estimate of the conversation's request.
-    pub(super) fn set_request(&mut self, message: MessageId, estimate: Estimate) {
-        self.request = Some((message, estimate));
-    }
-
-    /// Reserves the estimate of a detached request.
-    pub(super) fn add(&mut self, reservation: &Reservation) {
-        self.detached.insert(reservation.message, reservation.estimate);
-    }
-
-    /// Releases the estimate of a request. Returns `false` if it had none.
-    pub(super) fn release(&mut self, message: MessageId) -> bool {
-        self.request.take_if(|(id, _)| *id == message).is_some()
-            || self.detached.remove(&message).is_some()
-    }
-
-    pub(crate) fn all(&self) -> impl Iterator<Item = (MessageId, Estimate)> {
-        let detached = self.detached.iter().map(|(id, estimate)| (*id, *estimate));
-        self.request.into_iter().chain(detached)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::event::input::QueueKind;
 use crate::event::outcome::{RunOutcome, RunStatus};
 use crate::limits::Limit;
 use crate::log::entry::LogEntry;
-use crate::log::turn::Account;
+use crate::log::turn::Used;
 use crate::message::{MessageId, ResultStatus, StopReason, Usage};
 use crate::session::Session;
 use crate::session::calls::batch;
@@ -100,7 +100,7 @@ pub(crate) fn outcome_without_end(
     end: RunStatus,
     error: Option<Arc<str>>,
 ) -> RunOutcome {
-    let Account { usage, cost, .. } = session.journal.fold.spent;
+    let Used { usage, cost, .. } = session.journal.fold.spent;
     RunOutcome {
         end,
         error,
@@ -156,7 +156,7 @@ async fn close_requests(session: &mut Session, status: RunStatus) -> Result<(), 
     }
     journal.apply_ahead().await?;
     let is_unsent = |id: &MessageId| !in_flight.contains(*id);
-    let reserved = journal.fold.reserved.all().map(|(id, _)| id);
+    let reserved = journal.fold.reserved.keys().copied();
     let messages: Vec<MessageId> = reserved.filter(is_unsent).collect();
     if !messages.is_empty() {
         journal.stage(LogEntry::NotSent { messages });

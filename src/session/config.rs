@@ -7,7 +7,7 @@ use crate::compaction::CompactionPolicy;
 use crate::environment::Environment;
 use crate::error::StepError;
 use crate::event::input::{QueueMode, Urgency};
-use crate::limits::{Budget, Limits};
+use crate::limits::Limits;
 use crate::model::{ChatModel, OutputSchema, ThinkingLevel};
 #[cfg(feature = "testing")]
 use crate::session::parts::Parts;
@@ -34,8 +34,6 @@ pub(crate) struct Config {
     pub(crate) auto: AutoRules,
     pub(crate) hooks: HookLayers,
     pub(crate) limits: Limits,
-    /// The budget of the whole session.
-    pub(crate) session_limits: Budget,
     pub(crate) compaction: Option<Arc<dyn CompactionPolicy>>,
     pub(crate) steering_mode: QueueMode,
     pub(crate) follow_up_mode: QueueMode,

@@ -155,7 +155,7 @@ async fn an_abort_directly_after_a_reset_does_not_replace_it() {
 #[tokio::test(start_paused = true)]
 async fn the_maximum_duration_is_no_limit() {
     let max = Duration::MAX;
-    let limits = Limits::default().wall_time(max).tool_timeout(max);
+    let limits = Limits::from(Budget::default().time(max)).tool_timeout(max);
     let y = TestTool::new("y").spec(|s| s.timeout(max).idle_timeout(max)).sends_updates(3, ms(10));
     let harness = Harness::new(PiPattern, [calls(&["x", "y"]), Script::text("ok")], |agent| {
         agent.tool(TestTool::new("x").takes(ms(10))).tool(y).auto_all().limits(limits)
@@ -296,10 +296,10 @@ async fn limits_end_the_run_and_keep_the_results() {
     let usage = Usage::new(600, 400);
     let priced = ModelInfo::new("test/priced").with_prices(Prices::new(1000.0, 1000.0));
     let cases = [
-        (Limits::default().turns(2), Limit::Turns, 2),
-        (Limits::default().tokens(2500), Limit::Tokens, 2),
-        (Limits::default().cost(0.5), Limit::Cost, 1),
-        (Limits::default().wall_time(ms(250)), Limit::WallTime, 3),
+        (Budget::default().turns(2), Limit::Run(Resource::Turns), 2),
+        (Budget::default().tokens(2500), Limit::Run(Resource::Tokens), 2),
+        (Budget::default().cost(0.5), Limit::Run(Resource::Cost), 1),
+        (Budget::default().time(ms(250)), Limit::Run(Resource::Time), 3),
     ];
     for (limits, limit, asked) in cases {
         let model =
@@ -323,7 +323,7 @@ async fn limits_end_the_run_and_keep_the_results() {
 #[tokio::test(start_paused = true)]
 async fn a_cost_limit_refuses_a_model_without_prices() {
     let harness =
-        pi_with([Script::text("ok")], &[], |a| a.limits(Limits::default().cost(1.0))).await;
+        pi_with([Script::text("ok")], &[], |a| a.limits(Budget::default().cost(1.0))).await;
     let outcome = harness.handle.prompt("go").await.unwrap();
     assert_eq!(outcome.end, RunStatus::Error);
     assert!(outcome.error.unwrap().contains("prices of `test/scripted` are not known"));
@@ -333,7 +333,9 @@ async fn a_cost_limit_refuses_a_model_without_prices() {
 #[tokio::test(start_paused = true)]
 async fn counters_continue_in_resumed_runs() {
     let tool = TestTool::new("ask").effect(Effect::AtMostOnce);
-    let mut harness = pi_with((0..5).map(|_| calls(&["ask"])), &[tool], |a| a.max_turns(3)).await;
+    let mut harness =
+        pi_with((0..5).map(|_| calls(&["ask"])), &[tool], |a| a.limits(Budget::default().turns(3)))
+            .await;
     send(&harness, "go").await;
     let mut ends = vec![];
     for _ in 0..4 {
@@ -377,7 +379,7 @@ async fn wall_time_continues_in_resumed_runs() {
     let tools =
         [TestTool::new("work").takes(ms(200)), TestTool::new("ask").effect(Effect::AtMostOnce)];
     let replies = [calls(&["work", "ask"]), calls(&["work"]), Script::text("ok")];
-    let limits = Limits::default().wall_time(ms(300));
+    let limits = Budget::default().time(ms(300));
     let harness =
         pi_with(replies, &tools, |a| a.limits(limits).environment(PausedClock(Instant::now())))
             .await;

@@ -200,20 +200,20 @@ async fn an_abort_drops_the_requests() {
 #[tokio::test(start_paused = true)]
 async fn budgets_are_checked_before_each_request() {
     let voters = Voters::new();
-    let harness = harness(&voters, |agent| agent.limits(Limits::default().turns(2))).await;
+    let harness = harness(&voters, |agent| agent.limits(Budget::default().turns(2))).await;
     let outcome = harness.handle.prompt("Vote.").await.unwrap();
-    assert_eq!((outcome.limit, voters.asked()), (Some(Limit::Turns), [0, 0, 0]));
+    assert_eq!((outcome.limit, voters.asked()), (Some(Limit::Run(Resource::Turns)), [0, 0, 0]));
 
     let error = outcome.error.unwrap();
     assert_eq!(&*error, "the limit of turns is reached: 3 turns are needed, and 2 of 2 are left");
 
     let costly = |name| Script::text(name).usage(Usage::new(5, 15));
     let voters = Voters::of(["a", "b", "c"].map(costly));
-    let limits = || Limits::default().tokens(45).parallel_requests(1);
+    let limits = || Limits::from(Budget::default().tokens(45)).parallel_requests(1);
     let harness =
         Harness::new(collecting(&["a", "b", "c"]), [], |a| voters.add(a.limits(limits()))).await;
     let outcome = harness.handle.prompt("Vote.").await.unwrap();
-    assert_eq!((outcome.limit, voters.asked()), (Some(Limit::Tokens), [1, 1, 0]));
+    assert_eq!((outcome.limit, voters.asked()), (Some(Limit::Run(Resource::Tokens)), [1, 1, 0]));
     assert_eq!(logged(&harness.memory.entries()), ["a", "b"]);
     harness.check().await;
 }

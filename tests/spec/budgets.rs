@@ -169,21 +169,21 @@ async fn kill_at_each_request(
 /// no more requests than its budget of turns, tokens or cost allows, of the run or of the session.
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_reply_is_lost_stays_charged() {
-    let (run, session) = (Limits::default, Budget::default);
+    let (run, session) = (Budget::default, Budget::default);
     // The input is estimated at nine tokens.
     let cases = [
-        (run().turns(3), session(), Limit::Turns),
-        (run().tokens(35), session(), Limit::Tokens),
-        (run().cost(0.035), session(), Limit::Cost),
-        (run(), session().turns(3), Limit::SessionTurns),
-        (run(), session().tokens(35), Limit::SessionTokens),
-        (run(), session().cost(0.035), Limit::SessionCost),
+        (run().turns(3), session(), Limit::Run(Resource::Turns)),
+        (run().tokens(35), session(), Limit::Run(Resource::Tokens)),
+        (run().cost(0.035), session(), Limit::Run(Resource::Cost)),
+        (run(), session().turns(3), Limit::Session(Resource::Turns)),
+        (run(), session().tokens(35), Limit::Session(Resource::Tokens)),
+        (run(), session().cost(0.035), Limit::Session(Resource::Cost)),
     ];
-    for (limits, budget, limit) in cases {
+    for (run, session, limit) in cases {
         let model = ScriptedModel::new([]).default_reply(Script::new().hang());
         let model = model.info(priced("test/priced", 1000.0));
         let builder = GenericAgent::builder(model.clone(), PiPattern);
-        let agent = builder.limits(limits).session_limits(budget).build().unwrap();
+        let agent = builder.limits(Limits::default().run(run).session(session)).build().unwrap();
         let memory = InMemory::new();
         let cx = RunContext::new().session("s").memory(memory.clone());
         let (handle, events) = agent.run(cx).await.unwrap();
@@ -215,10 +215,11 @@ async fn detached_requests_are_charged_before_they_are_sent() {
     };
     let sends = |entry: &LogEntry| matches!(entry, LogEntry::DetachedStarted { .. });
     let model = || (0..20).map(|_| Script::new().hang());
-    let harness = Harness::new(asking(), model(), |agent| agent.max_turns(8)).await;
+    let harness =
+        Harness::new(asking(), model(), |agent| agent.limits(Budget::default().turns(8))).await;
     let (kills, mut harness) = kill_at_each_request(harness, sends).await;
     let outcome = outcome_of(&harness.run_end().await);
-    assert_eq!((kills, outcome.limit), (2, Some(Limit::Turns)));
+    assert_eq!((kills, outcome.limit), (2, Some(Limit::Run(Resource::Turns))));
     assert_eq!(harness.model.requests().len(), 6);
     let error = outcome.error.as_deref().unwrap();
     assert_eq!(error, "the limit of turns is reached: 3 turns are needed, and 2 of 8 are left");
@@ -253,9 +254,13 @@ async fn failed_requests_count_as_turns() {
         })
     });
     let replies = (0..9).map(|_| Script::error(ModelErrorKind::Network, "gone"));
-    let harness = Harness::new(stubborn, replies, |agent| agent.max_turns(4)).await;
+    let harness =
+        Harness::new(stubborn, replies, |agent| agent.limits(Budget::default().turns(4))).await;
     let outcome = harness.handle.prompt("go").await.unwrap();
-    assert_eq!((outcome.limit, harness.model.requests().len()), (Some(Limit::Turns), 4));
+    assert_eq!(
+        (outcome.limit, harness.model.requests().len()),
+        (Some(Limit::Run(Resource::Turns)), 4)
+    );
     harness.check().await;
 }
 
@@ -264,25 +269,29 @@ async fn failed_requests_count_as_turns() {
 #[tokio::test(start_paused = true)]
 async fn the_budget_of_a_session_continues_over_runs_and_resets() {
     let budgets = [
-        (Budget::default().turns(3), Limit::SessionTurns, "3 of 3 turns are used"),
+        (Budget::default().turns(3), Limit::Session(Resource::Turns), "3 of 3 turns are used"),
         (
             Budget::default().tokens(310),
-            Limit::SessionTokens,
+            Limit::Session(Resource::Tokens),
             "300 of 310 tokens are used, and about 109 more are needed",
         ),
         (
             Budget::default().cost(0.31),
-            Limit::SessionCost,
+            Limit::Session(Resource::Cost),
             "$0.3000 of $0.3100 are spent, and about $0.1090 more is needed",
         ),
-        (Budget::default().time(ms(35)), Limit::SessionTime, "35.0ms of 35ms have passed"),
+        (
+            Budget::default().time(ms(35)),
+            Limit::Session(Resource::Time),
+            "35.0ms of 35ms have passed",
+        ),
     ];
     for (budget, limit, details) in budgets {
         let reply = Script::new().wait(ms(10)).say("ok").usage(Usage::new(90, 10));
         let model = ScriptedModel::new([]).default_reply(reply).info(priced("test/priced", 1000.0));
         let agent = GenericAgent::builder(model.clone(), PiPattern)
             .environment(PausedClock(Instant::now()))
-            .session_limits(budget)
+            .limits(Limits::default().session(budget))
             .build()
             .unwrap();
         let memory = InMemory::new();
@@ -304,7 +313,7 @@ async fn the_budget_of_a_session_continues_over_runs_and_resets() {
         let error = outcome.error.unwrap();
         assert_eq!(*error, *format!("{limit} is reached: {details}"));
         assert!(error.starts_with("the session's "), "{error}");
-        let sent = if limit == Limit::SessionTime { 4 } else { 3 };
+        let sent = if limit == Limit::Session(Resource::Time) { 4 } else { 3 };
         assert_eq!(harness.model.requests().len(), sent);
         harness.check().await;
     }
@@ -314,14 +323,14 @@ async fn the_budget_of_a_session_continues_over_runs_and_resets() {
 #[tokio::test(start_paused = true)]
 async fn a_refusal_says_what_is_left() {
     let limits = [
-        (Limits::default().turns(1), "the limit of turns is reached: 1 of 1 turns are used"),
+        (Budget::default().turns(1), "the limit of turns is reached: 1 of 1 turns are used"),
         (
-            Limits::default().tokens(1000),
+            Budget::default().tokens(1000),
             "the limit of tokens is reached: 900 of 1000 tokens are used, and about 910 more are \
              needed",
         ),
         (
-            Limits::default().cost(1.5),
+            Budget::default().cost(1.5),
             "the cost limit is reached: $0.9000 of $1.50 are spent, and about $0.9100 more is \
              needed",
         ),
@@ -364,10 +373,11 @@ async fn a_pattern_knows_what_was_spent_and_what_is_left() {
         })
     };
     let reply = || Script::new().wait(ms(10)).say("ok").usage(Usage::new(60, 40));
-    let limits = Limits::default().turns(4).tokens(1000).wall_time(Duration::MAX);
-    let budget = Budget::default().turns(10).tokens(250).time(ms(100));
+    let run = Budget::default().turns(4).tokens(1000).time(Duration::MAX);
+    let session = Budget::default().turns(10).tokens(250).time(ms(100));
+    let limits = Limits::from(run).session(session);
     let harness = Harness::new(looking, [reply(), reply()], |agent| {
-        agent.limits(limits).session_limits(budget).environment(PausedClock(Instant::now()))
+        agent.limits(limits).environment(PausedClock(Instant::now()))
     })
     .await;
     for _ in 0..2 {

@@ -312,7 +312,7 @@ async fn a_summary_is_counted_and_leaves_the_last_turn_to_the_request() {
     };
     let mut script = batches(3);
     script.push(Script::text("done"));
-    let mut harness = harness_with(script, |agent| agent.max_turns(4)).await;
+    let mut harness = harness_with(script, |agent| agent.limits(Budget::default().turns(4))).await;
     send(&harness, "go").await;
     let emitted = harness.run_end().await;
     assert_eq!(end_of(&emitted), RunStatus::Done, "{}", trace(&emitted));
@@ -325,23 +325,23 @@ async fn a_summary_is_counted_and_leaves_the_last_turn_to_the_request() {
         Script::calls([("d", "read", json!({}))]),
         Script::text("never"),
     ]);
-    let mut harness = harness_with(script, |agent| agent.max_turns(5)).await;
+    let mut harness = harness_with(script, |agent| agent.limits(Budget::default().turns(5))).await;
     send(&harness, "go").await;
     let outcome = outcome_of(&harness.run_end().await);
     assert_eq!(
         (outcome.limit, detached(&harness), harness.model.requests().len()),
-        (Some(Limit::Turns), 1, 5)
+        (Some(Limit::Run(Resource::Turns)), 1, 5)
     );
 
     let usage = Usage::new(600, 0);
     let mut script = replies(1..4);
     script.extend([Script::text("sum").usage(usage), Script::text("never")]);
-    let harness = harness_with(script, |agent| agent.limits(Limits::default().tokens(500))).await;
+    let harness = harness_with(script, |agent| agent.limits(Budget::default().tokens(500))).await;
     talk(&harness, 1..4).await;
     let outcome = harness.handle.prompt("p4").await.unwrap();
     assert_eq!(
         (outcome.limit, harness.model.requests().len()),
-        (Some(Limit::Tokens), 4),
+        (Some(Limit::Run(Resource::Tokens)), 4),
         "{outcome:?}"
     );
     assert_eq!(outcome.usage.input, 600);

@@ -272,7 +272,8 @@ async fn the_first_request_that_differs_is_reported() {
         "request 2: the offered tools differs: it was `all`, now it is `[x]`",
     );
 
-    let found = replay.run(&like().max_turns(1).build().unwrap()).await.unwrap_err();
+    let found =
+        replay.run(&like().limits(Budget::default().turns(1)).build().unwrap()).await.unwrap_err();
     assert_eq!(found.request(), Some(2));
     assert!(
         found.to_string().starts_with("request 2 was not sent: instead `{\"end\":\"limit\""),

@@ -165,13 +165,13 @@ async fn parallel_requests_exceed_a_budget_by_one_output() {
     let reply = || Script::new().wait(ms(10)).say("x").usage(Usage::new(10, 100));
     for max_tokens in [None, Some(100)] {
         for limit in [250, 330, 500, 700] {
-            let limits = Limits::default().tokens(limit);
+            let limits = Budget::default().tokens(limit);
             let replies = (0..9).map(|_| reply());
             let harness =
                 Harness::new(asking(max_tokens), replies, |agent| agent.limits(limits)).await;
             let outcome = harness.handle.prompt("go").await.unwrap();
             let spent = SessionLog::of(&harness.memory.entries()).spent().tokens;
-            assert_eq!(outcome.limit, Some(Limit::Tokens), "{limit}: {spent}");
+            assert_eq!(outcome.limit, Some(Limit::Run(Resource::Tokens)), "{limit}: {spent}");
             assert!(spent >= limit.min(220) && spent <= limit + 110, "{limit}: {spent}");
             harness.check().await;
         }
@@ -223,7 +223,8 @@ async fn the_session_is_charged_for_requests_of_tools() {
         let asked = ScriptedModel::new([Script::text("Four.").usage(used)]);
         let model = ScriptedModel::new([calls(&["asks"]), Script::text("Done.")]);
         let builder = GenericAgent::builder(model, PiPattern).tool(asks(&asked));
-        let (handle, _events) = open(builder.session_limits(budget), &purse, &store).await;
+        let (handle, _events) =
+            open(builder.limits(Limits::default().session(budget)), &purse, &store).await;
         let outcome = handle.prompt("go").await.unwrap();
         let entries = store.read("s", 0).await.unwrap();
         check_log(&entries).unwrap();

@@ -38,8 +38,9 @@ async fn a_run_without_an_answer_is_an_error_that_says_why() {
     let waits = error(waits).await.to_string();
     assert!(waits.contains("AgentBuilder::auto_tools"), "{waits}");
 
-    let limited =
-        agent([call(), call()], |agent| agent.tool(TestTool::new("pay")).auto_all().max_turns(1));
+    let limited = agent([call(), call()], |agent| {
+        agent.tool(TestTool::new("pay")).auto_all().limits(Budget::default().turns(1))
+    });
     let limited = error(limited).await.to_string();
     assert!(limited.contains("limit of turns"), "{limited}");
 

@@ -86,7 +86,7 @@ fn agent(turns: usize) -> GenericAgent {
     GenericAgent::builder(model, PiPattern)
         .tool(TestTool::new("x"))
         .tool(TestTool::new("pay").effect(Effect::AtMostOnce))
-        .max_turns(10_000)
+        .limits(Budget::default().turns(10_000))
         .build()
         .unwrap()
 }

@@ -91,9 +91,10 @@ async fn a_detached_request_is_counted_and_logged_and_emits_no_events() {
 /// ends the run before the next request.
 #[tokio::test(start_paused = true)]
 async fn a_detached_request_counts_against_the_limits() {
-    for (limits, reached) in
-        [(Limits::default().turns(1), Limit::Turns), (Limits::default().tokens(5), Limit::Tokens)]
-    {
+    for (limits, reached) in [
+        (Budget::default().turns(1), Limit::Run(Resource::Turns)),
+        (Budget::default().tokens(5), Limit::Run(Resource::Tokens)),
+    ] {
         let critic = ScriptedModel::new([Script::text("too long").usage(tokens(5))]);
         let harness =
             Harness::new(does(|step| Box::pin(ask_critic(step))), [Script::text("ok")], |a| {
@@ -294,8 +295,8 @@ async fn a_detached_request_that_fails_is_counted() {
         })
     });
     let replies = (0..9).map(|_| Script::error(ModelErrorKind::Overloaded, "busy"));
-    let harness = Harness::new(pattern, replies, |a| a.max_turns(4)).await;
-    assert_eq!(harness.handle.prompt("go").await.unwrap().limit, Some(Limit::Turns));
+    let harness = Harness::new(pattern, replies, |a| a.limits(Budget::default().turns(4))).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().limit, Some(Limit::Run(Resource::Turns)));
     assert!(harness.model.requests().len() <= 4);
     harness.check().await;
 }

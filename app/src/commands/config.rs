@@ -204,7 +204,7 @@ mod tests {
             let setting = SessionSettings::ALL.iter().find(|setting| setting.key() == key);
             declared_default(setting.unwrap())
         };
-        assert_eq!(default("max_turns"), json!(Limits::default().turns));
+        assert_eq!(default("max_turns"), json!(Limits::default().run.turns));
         assert_eq!(default("max_attempts"), json!(MAX_ATTEMPTS));
         assert_eq!(default("max_retry_delay"), json!(MAX_RETRY_DELAY.as_secs()));
         assert_eq!(default("thinking"), json!(ThinkingLevel::default()));

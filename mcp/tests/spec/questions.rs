@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use loopwright_core::event::{Decision, Provided};
-use loopwright_core::limits::Budget;
+use loopwright_core::limits::{Budget, Limits};
 use loopwright_core::log::{LogEntry, SessionLog};
 use loopwright_core::message::{ResultStatus, Usage};
 use loopwright_core::testing::{Harness, Script, ScriptedModel};
@@ -143,7 +143,7 @@ async fn the_session_is_charged_for_sampling() {
         let client = fake.builder().sampling(Arc::new(model.clone())).build();
         let budget = Budget::default().turns(turns);
         let mut harness = session(&client, calls(&["fake__ask"]), |agent| {
-            agent.auto_all().session_limits(budget)
+            agent.auto_all().limits(Limits::default().session(budget))
         })
         .await;
         harness.handle.prompt("go").await.unwrap();

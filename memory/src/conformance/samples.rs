@@ -7,7 +7,7 @@ use loopwright_core::compaction::CompactionCause;
 use loopwright_core::event::{
     Decision, ExternalAction, OwnerNote, Parent, Provided, QueueKind, RunCause, RunStatus, Urgency,
 };
-use loopwright_core::limits::{Budget, Limit};
+use loopwright_core::limits::{Budget, Limit, Resource};
 use loopwright_core::log::{Estimate, LogEntry, Reservation, StateScope, Used};
 use loopwright_core::message::{
     AssistantMessage, Content, ContentPart, CustomMessage, MessageId, MessageKind, ResultStatus,
@@ -216,7 +216,7 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
             time: u64::MAX,
             error: Some(ODD.into()),
             model_error: Some(ModelErrorKind::ContextOverflow),
-            limit: Some(Limit::WallTime),
+            limit: Some(Limit::Run(Resource::Time)),
             value: Some(odd_json()),
             handed_back: vec!["".into(), ODD.into()],
         },

@@ -5,7 +5,9 @@ mod long;
 use std::sync::Arc;
 
 use loopwright_core::testing::{Harness, Script, ScriptedModel, TestTool};
-use loopwright_core::{agent::*, compaction::*, event::*, log::*, message::*, model::*, tool::*};
+use loopwright_core::{
+    agent::*, compaction::*, event::*, limits::*, log::*, message::*, model::*, tool::*,
+};
 use loopwright_memory::SummaryCompaction;
 use loopwright_patterns::PiPattern;
 use serde_json::json;
@@ -175,7 +177,8 @@ async fn files_that_were_read_and_edited_are_kept() {
     let model = ScriptedModel::new(script).info(ModelInfo::new("test/m").with_context_window(9000));
     let tools =
         ["read_file", "edit_file"].map(|name| Arc::new(TestTool::new(name)) as Arc<dyn Tool>);
-    let agent = GenericAgent::builder(model, PiPattern).tools(tools).max_turns(100);
+    let agent =
+        GenericAgent::builder(model, PiPattern).tools(tools).limits(Budget::default().turns(100));
     let agent = agent.compaction(SummaryCompaction::new().keep_turns(1)).build().unwrap();
     let handle = agent.session().await.unwrap();
     handle.prompt("p1").await.unwrap();

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use client::{Done, Tally, Work};
 use loopwright_core::event::{InputEvent, Role, RunStatus};
-use loopwright_core::limits::Limits;
+use loopwright_core::limits::Budget;
 use loopwright_core::model::Update;
 use loopwright_core::tool::Effect;
 use loopwright_core::{AgentEvent, GenericAgent, RunContext, ToolError, tool_fn};
@@ -154,7 +154,7 @@ fn run(base: &str, endpoint: Option<String>, work: Work) -> Done {
     let agent = GenericAgent::builder(model, PiPattern)
         .system("You add numbers with the tool.")
         .tool(add.effect(Effect::ReadOnly))
-        .limits(Limits::default().turns(u32::MAX))
+        .limits(Budget::default().turns(u32::MAX))
         .build()
         .unwrap();
     client::run(work, |tally, kept: Option<Option<Telemetry>>| {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use loopwright_core::event::RunCause;
-use loopwright_core::limits::{Limit, Limits};
+use loopwright_core::limits::{Budget, Limit, Resource};
 use loopwright_core::log::LogEntry;
 use loopwright_core::message::Usage;
 use loopwright_core::model::{ModelInfo, Prices};
@@ -31,9 +31,9 @@ pub(super) async fn check(subject: &Subject<'_>) -> Result<(), String> {
         let tokens = (count as u64 * TOKENS).saturating_sub(TOKENS / 2);
         let cost = tokens as f64 * COST / TOKENS as f64;
         let budgets = [
-            (Limit::Turns, Limits::default().turns(count as u32)),
-            (Limit::Tokens, Limits::default().tokens(tokens)),
-            (Limit::Cost, Limits::default().cost(cost)),
+            (Limit::Run(Resource::Turns), Budget::default().turns(count as u32)),
+            (Limit::Run(Resource::Tokens), Budget::default().tokens(tokens)),
+            (Limit::Run(Resource::Cost), Budget::default().cost(cost)),
         ];
         for (limit, limits) in budgets {
             let played = subject.complete.played.iter().cloned();
@@ -48,8 +48,8 @@ pub(super) async fn check(subject: &Subject<'_>) -> Result<(), String> {
     for request in 0..subject.complete.played.len() {
         let mut replies = subject.complete.played.clone();
         replies[request] = Script::new().hang();
-        let limits = Limits::default().wall_time(WALL_TIME);
-        let checked = check_limit(subject, Limit::WallTime, limits, replies).await;
+        let budget = Budget::default().time(WALL_TIME);
+        let checked = check_limit(subject, Limit::Run(Resource::Time), budget, replies).await;
         checked.map_err(|why| format!("the time limit, reached in request {request}: {why}"))?;
     }
     Ok(())
@@ -59,7 +59,7 @@ pub(super) async fn check(subject: &Subject<'_>) -> Result<(), String> {
 async fn check_limit(
     subject: &Subject<'_>,
     limit: Limit,
-    limits: Limits,
+    budget: Budget,
     replies: Vec<Script>,
 ) -> Result<Vec<LogEntry>, String> {
     let usage = Usage::new(TOKENS, 0).outside_context(TOKENS);
@@ -67,7 +67,7 @@ async fn check_limit(
     let price = COST / TOKENS as f64 * 1e6;
     let info = ModelInfo::new("test/scripted").with_prices(Prices::new(price, price));
     let model = subject.model_with(replies).info(info);
-    let builder = subject.agent(subject.new_value(), &model).limits(limits);
+    let builder = subject.agent(subject.new_value(), &model).limits(budget);
     let session = subject.open_with(builder, model, None).await?;
     session.run(Until::Limit).await?;
     let log = session.end().await?.log;

@@ -35,7 +35,7 @@ impl BehaviorPattern for Ensemble {
 
 use std::time::Duration;
 
-use loopwright_core::limits::{Limit, Limits};
+use loopwright_core::limits::{Budget, Limit, Resource};
 use loopwright_core::message::Usage;
 use loopwright_core::testing::{Harness, Scenario, Script, ScriptedModel};
 use loopwright_core::{AgentBuilder, model::ChatRequest};
@@ -74,9 +74,12 @@ async fn the_models_answer_at_the_same_time_and_are_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_limit_is_noticed_before_the_first_request() {
-    let limited = |agent| with_models(agent).limits(Limits::default().turns(2));
+    let limited = |agent| with_models(agent).limits(Budget::default().turns(2));
     let harness = Harness::new(pattern(), [], limited).await;
-    assert_eq!(harness.handle.prompt("Which?").await.unwrap().limit, Some(Limit::Turns));
+    assert_eq!(
+        harness.handle.prompt("Which?").await.unwrap().limit,
+        Some(Limit::Run(Resource::Turns))
+    );
 }
 
 #[tokio::test(start_paused = true)]

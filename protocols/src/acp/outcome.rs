@@ -1,7 +1,7 @@
 //! The reasons why a turn ended.
 
 use loopwright_core::event::{IncompleteReply, RunOutcome, RunStatus};
-use loopwright_core::limits::Limit;
+use loopwright_core::limits::{Limit, Resource};
 
 use crate::rpc::RpcError;
 
@@ -20,7 +20,7 @@ pub fn stop_reason(outcome: &RunOutcome) -> Result<&'static str, RpcError> {
     match (outcome.end, outcome.incomplete, &outcome.limit) {
         (RunStatus::Done | RunStatus::AwaitingAction, ..) => Ok("end_turn"),
         (RunStatus::Aborted, ..) => Ok("cancelled"),
-        (RunStatus::Limit, _, Some(Limit::Turns)) => Ok("max_turn_requests"),
+        (RunStatus::Limit, _, Some(Limit::Run(Resource::Turns))) => Ok("max_turn_requests"),
         (_, Some(IncompleteReply::Length), _) => Ok("max_tokens"),
         (_, Some(IncompleteReply::ContentFilter), _) => Ok("refusal"),
         _ => Err(failed()),

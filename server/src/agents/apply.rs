@@ -24,14 +24,13 @@ impl AgentSetup {
     ///
     /// # Errors
     /// Rejects a tool to approve that the builder does not have.
-    pub fn apply(&self, builder: AgentBuilder) -> Result<AgentBuilder, AgentRejection> {
+    pub fn apply(&self, mut builder: AgentBuilder) -> Result<AgentBuilder, AgentRejection> {
         let settings = &self.settings;
-        let mut builder = builder.session_limits(settings.session_budget());
+        let limits = builder.limits_mut();
+        limits.session = settings.session_budget();
+        limits.run.turns = settings.max_turns.or(limits.run.turns);
         if let Some(level) = settings.thinking {
             builder = builder.thinking(level);
-        }
-        if let Some(turns) = settings.max_turns {
-            builder = builder.max_turns(turns);
         }
         for rule in self.auto.iter().cloned() {
             builder =

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use crate::event::AgentEvent;
 use crate::event::action::{ExternalAction, call_of_child};
 use crate::event::input::{ActionResult, Decision};
-use crate::limits::Spent;
 use crate::log::calls::{Call, ChildCall, Phase};
 use crate::log::entry::LogEntry;
 use crate::log::fold::Fold;
-use crate::log::turn::Account;
 use crate::message::CallId;
 
 /// The reason for ending an action of a sub-agent without a decision: a steer replaced it.
@@ -80,13 +78,5 @@ impl Fold {
     pub(crate) fn children(&self) -> impl Iterator<Item = (&Call, &ChildCall)> {
         let is_open = |c: &&Call| !matches!(c.phase, Phase::Finished);
         self.calls().iter().filter(is_open).filter_map(|c| Some((c, c.child.as_deref()?)))
-    }
-
-    /// Returns the usage of an account, with the estimates of requests in progress and the shares
-    /// of sub-agents that have not ended.
-    pub(crate) fn spent_of(&self, account: &Account) -> Spent {
-        let mut spent = account.spent(&self.reserved);
-        self.children().for_each(|(_, child)| spent.reserve(&child.share));
-        spent
     }
 }

@@ -16,7 +16,7 @@ use crate::log::entry::StateScope;
 use crate::log::queue::{Queue, QueuedMessage};
 use crate::log::seen_inputs::SeenInputs;
 use crate::log::session_info::SessionInfo;
-use crate::log::turn::{Account, Reserved, Turn};
+use crate::log::turn::{Estimate, Turn, Used};
 use crate::message::{
     AssistantMessage, CallId, History, InputId, Message, MessageId, MessageKind, RunId, StopReason,
 };
@@ -70,11 +70,11 @@ pub(crate) struct Fold {
     pub(crate) abort_requested: bool,
     pub(crate) turn: Turn,
     /// The usage since the last request of the user.
-    pub(crate) spent: Account,
+    pub(crate) spent: Used,
     /// The part of the session's usage that `info` does not have; tokens and cost are zero.
-    pub(super) uncounted: Account,
-    /// The estimates of requests in progress.
-    pub(crate) reserved: Reserved,
+    pub(super) uncounted: Used,
+    /// The estimates of requests whose end is not in the log yet.
+    pub(crate) reserved: BTreeMap<MessageId, Estimate>,
     /// The number of a reply whose request was sent and that is not in the log yet.
     pub(crate) requested: Option<MessageId>,
     /// The digest of the last request, if it contained more than the conversation, and the number

@@ -17,8 +17,7 @@ impl StepContext<'_> {
     }
 
     /// Returns the rest of this run's budget. It is the smallest rest of the agent's
-    /// [`Limits`](crate::limits::Limits), the session's
-    /// [budget](crate::AgentBuilder::session_limits), and a sub-agent's share.
+    /// [`Limits`](crate::limits::Limits) of a run and of the session, and a sub-agent's share.
     ///
     /// ```
     /// use loopwright_core::message::UserMessage;
@@ -42,10 +41,12 @@ impl StepContext<'_> {
     ///     }
     /// }
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # use loopwright_core::limits::Budget;
     /// # use loopwright_core::testing::{Harness, Script};
     /// # for (turns, answer) in [(2, "four"), (3, "five")] {
     /// #     let replies = ["four", "It is five.", "five"].map(Script::text);
-    /// #     let harness = Harness::new(Reviewed, replies, |agent| agent.max_turns(turns)).await;
+    /// #     let budget = Budget::default().turns(turns);
+    /// #     let harness = Harness::new(Reviewed, replies, |agent| agent.limits(budget)).await;
     /// #     assert_eq!(harness.handle.prompt("2 + 3?").await.unwrap().text, answer);
     /// # }
     /// # }

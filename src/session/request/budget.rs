@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use crate::error::StepError;
-use crate::limits::{Budget, Limit, LimitReached, Spent};
-use crate::log::turn::Account;
+use crate::limits::{Budget, Limit, LimitReached, Limits, Resource, Spent};
+use crate::log::turn::Used;
 use crate::model::ModelInfo;
 use crate::session::Session;
 use crate::session::request::estimate::Needed;
@@ -18,37 +18,32 @@ use crate::session::request::stream::follow;
 struct Checked {
     budget: Budget,
     spent: Spent,
-    /// The limits to report for turns, tokens, cost and time.
-    names: [Limit; 4],
+    /// The limit to report for a resource.
+    limit: fn(Resource) -> Limit,
 }
 
 /// Returns the budgets of the run and the session, and the share of the sub-agent, which is
 /// unlimited at the root.
 fn budgets(session: &Session) -> [Checked; 3] {
-    use Limit::{Cost, SessionCost, SessionTime, SessionTokens, SessionTurns};
-    use Limit::{ShareCost, ShareTime, ShareTokens, ShareTurns, Tokens, Turns, WallTime};
     let fold = &session.journal.fold;
-    let checked = |budget, account: Account, names| {
-        let mut spent = fold.spent_of(&account);
+    let checked = |budget, used: Used, limit: fn(Resource) -> Limit| {
+        let mut spent = fold.spent_of(used);
         spent.time = spent.time.saturating_add(session.run_time());
-        Checked { budget, spent, names }
+        Checked { budget, spent, limit }
     };
-    let of_session = [SessionTurns, SessionTokens, SessionCost, SessionTime];
-    let of_share = [ShareTurns, ShareTokens, ShareCost, ShareTime];
-    let share = session.tree.share.unwrap_or_default();
+    let Limits { run, session: all, .. } = session.config.limits;
     [
-        checked(session.config.limits.budget(), fold.spent, [Turns, Tokens, Cost, WallTime]),
-        checked(session.config.session_limits, fold.total(), of_session),
-        checked(share, fold.total(), of_share),
+        checked(run, fold.spent, Limit::Run),
+        checked(all, fold.total(), Limit::Session),
+        checked(session.tree.share.unwrap_or_default(), fold.total(), Limit::Share),
     ]
 }
 
 /// Fails unless the prices of the model are known or no budget needs them.
 pub(crate) fn check_prices(session: &Session, model: &ModelInfo) -> Result<(), StepError> {
-    let config = &session.config;
-    let share = session.tree.share.and_then(|share| share.cost);
-    let has_budget = config.limits.cost.or(config.session_limits.cost).or(share).is_some();
-    if has_budget && model.prices.is_none() {
+    let Limits { run, session: all, .. } = session.config.limits;
+    let share = session.tree.share.unwrap_or_default();
+    if run.min(&all).min(&share).cost.is_some() && model.prices.is_none() {
         return Err(StepError::NoPrices(model.id.clone()));
     }
     Ok(())
@@ -61,24 +56,30 @@ pub(crate) fn check_prices(session: &Session, model: &ModelInfo) -> Result<(), S
 /// at the same time.
 pub(crate) fn check(session: &Session, turns: u32, needed: Needed) -> Result<(), StepError> {
     let refuse = |reached: LimitReached| Err(StepError::Limit(reached));
-    for Checked { budget, spent, names } in budgets(session) {
-        let estimate = if names[0] == Limit::ShareTurns { needed.all() } else { needed.input };
+    for Checked { budget, spent, limit } in budgets(session) {
+        let is_share = matches!(limit(Resource::Turns), Limit::Share(_));
+        let estimate = if is_share { needed.all() } else { needed.input };
         let cost = estimate.cost.unwrap_or_default();
         if let Some(max) = budget.turns
             && spent.turns.saturating_add(turns) > max
         {
-            return refuse(LimitReached::turns(names[0], max, spent.turns, turns));
+            return refuse(LimitReached::turns(limit(Resource::Turns), max, spent.turns, turns));
         }
         if let Some(max) = budget.tokens
             && (spent.tokens.saturating_add(estimate.tokens) > max
                 || turns > 0 && spent.tokens >= max)
         {
-            return refuse(LimitReached::tokens(names[1], max, spent.tokens, estimate.tokens));
+            return refuse(LimitReached::tokens(
+                limit(Resource::Tokens),
+                max,
+                spent.tokens,
+                estimate.tokens,
+            ));
         }
         if let Some(max) = budget.cost
             && (spent.cost + cost > max || turns > 0 && spent.cost >= max)
         {
-            return refuse(LimitReached::cost(names[2], max, spent.cost, cost));
+            return refuse(LimitReached::cost(limit(Resource::Cost), max, spent.cost, cost));
         }
     }
     Ok(())
@@ -173,7 +174,7 @@ pub(crate) fn time_is_up(session: &Session) -> StepError {
         (None, Some(_)) => b,
         _ => a,
     };
-    let Checked { budget, spent, names } = less(less(run, all), share);
+    let Checked { budget, spent, limit } = less(less(run, all), share);
     let max = budget.time.unwrap_or(spent.time);
-    StepError::Limit(LimitReached::time(names[3], max, spent.time))
+    StepError::Limit(LimitReached::time(limit(Resource::Time), max, spent.time))
 }

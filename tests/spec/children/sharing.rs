@@ -31,7 +31,8 @@ async fn the_use_of_sub_agents_counts_for_the_root() {
 #[tokio::test(start_paused = true)]
 async fn sub_agents_share_what_is_left() {
     let family = Family::new();
-    let (handle, _events) = family.open_with(|builder| builder.max_turns(3)).await;
+    let (handle, _events) =
+        family.open_with(|builder| builder.limits(Budget::default().turns(3))).await;
     let outcome = handle.prompt("Let them pay.").await.unwrap();
     assert_eq!(outcome.end, RunStatus::AwaitingAction);
     assert_eq!(pending_calls(&handle).await, ["a~p", "b~p"]);

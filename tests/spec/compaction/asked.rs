@@ -186,7 +186,7 @@ async fn an_abort_or_the_time_limit_cuts_off_a_compaction() {
     for asked in [true, false] {
         let mut script = replies(1..4);
         script.extend([Script::new().hang(), Script::text("sum"), Script::text("r5")]);
-        let limits = Limits::default().wall_time(Duration::from_secs(60));
+        let limits = Budget::default().time(Duration::from_secs(60));
         let mut harness =
             harness_with(script, |agent| if asked { agent } else { agent.limits(limits) }).await;
         talk(&harness, 1..4).await;
@@ -202,7 +202,10 @@ async fn an_abort_or_the_time_limit_cuts_off_a_compaction() {
             );
             assert_eq!(end_of(&harness.drain_events()), RunStatus::Aborted);
         } else {
-            assert_eq!(harness.handle.prompt("p4").await.unwrap().limit, Some(Limit::WallTime));
+            assert_eq!(
+                harness.handle.prompt("p4").await.unwrap().limit,
+                Some(Limit::Run(Resource::Time))
+            );
         }
         assert_eq!((detached(&harness), compactions(&harness.drain_events()).len()), (0, 0));
         assert_eq!(harness.handle.prompt("p5").await.unwrap().text, "r5");

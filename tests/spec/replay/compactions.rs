@@ -59,15 +59,17 @@ async fn compactions_of_the_agent() {
     }
 
     let batches = (0..3).map(|i| Script::calls([(&*format!("c{i}"), "read", json!({}))]));
-    let harness =
-        harness_with(batches.chain([Script::text("done")]), |agent| agent.max_turns(4)).await;
+    let harness = harness_with(batches.chain([Script::text("done")]), |agent| {
+        agent.limits(Budget::default().turns(4))
+    })
+    .await;
     harness.handle.prompt("go").await.unwrap();
     assert!(
         harness.memory.entries().iter().all(|item| !matches!(item, LogEntry::Detached { .. })),
         "no turn is left for the summary"
     );
     assert_eq!(compacted(&harness).len(), 1);
-    replays(&harness, PiPattern, |agent| agent.max_turns(4)).await;
+    replays(&harness, PiPattern, |agent| agent.limits(Budget::default().turns(4))).await;
 }
 
 /// C89: a plan of several steps.
