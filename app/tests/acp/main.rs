@@ -27,7 +27,12 @@ fn run(test: &str, dir: &TempDir, reply: impl FnOnce(&Server)) {
     std::fs::copy(source, &script).unwrap();
     let directory = dir.path().canonicalize().unwrap();
     let mut command = Command::new("node");
-    command.arg(script).args([test, BIN]).arg(&directory).arg(&model.url).current_dir(&directory);
+    command
+        .arg(script)
+        .args([test, BIN.path()])
+        .arg(&directory)
+        .arg(&model.url)
+        .current_dir(&directory);
     command.env("LOOPWRIGHT_STORE", directory.join(STORE)).env("LOOPWRIGHT_CONFIG", "");
     let mut client = command.stdin(Stdio::null()).spawn().unwrap();
     reply(&model);

@@ -18,7 +18,7 @@ fn start(project: &TempDir, method: &[&str], server: &[&str]) -> Child {
     let inspector = clients().join("node_modules/@modelcontextprotocol/inspector/clients/cli");
     let mut command = Command::new("node");
     command.arg(inspector.join("build/index.js"));
-    command.args([BIN, "mcp"]).args(server).args(INSPECTOR).args(method);
+    command.args([BIN.path(), "mcp"]).args(server).args(INSPECTOR).args(method);
     let store = project.path().join(STORE);
     command.args(["-e", &format!("LOOPWRIGHT_STORE={}", store.display())]);
     command.current_dir(project.path()).env("HOME", project.path());

@@ -21,7 +21,7 @@ async fn an_agent_works_for_another() {
     let store = project.path().join(STORE);
     let command = ["mcp", "--model", "offline", "--store"].map(PathBuf::from);
     let args = [&command[..], &[store, "--root".into(), project.path().into()]].concat();
-    let settings = json!({ "command": BIN, "args": args });
+    let settings = json!({ "command": BIN.path(), "args": args });
     let config = ServerConfig::read("lw", &settings).unwrap();
     let server = McpServer::builder(config).start_wait(Duration::from_secs(60)).build();
     let task = json!({ "message": "Create a.txt with \"hi\"" });

@@ -169,44 +169,6 @@ fn serve(dir: &TempDir, model: &Server, address: &str, more: &[&str]) -> Process
     BIN.start_with(dir, &[&args, more].concat(), &[("XDG_DATA_HOME", data.to_str().unwrap())])
 }
 
-impl Exchange {
-    /// Ends a reply that was started with a tool call.
-    pub(crate) fn tool(mut self, name: &str, arguments: &Value) {
-        let function = json!({ "name": name, "arguments": arguments.to_string() });
-        let call = json!({ "index": 0, "id": "call_0", "type": "function", "function": function });
-        self.delta(json!({ "tool_calls": [call] }), Value::Null);
-        self.end("tool_calls");
-    }
-
-    /// Sends a part of thinking.
-    pub(crate) fn thinking(&mut self, text: &str) {
-        self.delta(json!({ "reasoning_content": text }), Value::Null);
-    }
-}
-
-impl Tab {
-    /// Types a message and sends it with Enter.
-    pub(crate) fn say(&self, text: &str) {
-        self.click("#prompt");
-        self.type_text(text);
-        self.press("Enter", false);
-    }
-
-    /// Returns the lines of the conversation.
-    pub(crate) fn conversation(&self) -> Vec<String> {
-        self.text("#log")
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .map(str::to_owned)
-            .collect()
-    }
-
-    pub(crate) fn address(&self) -> String {
-        self.eval("location.href").as_str().unwrap().to_owned()
-    }
-}
-
 /// Returns the arguments of an `edit_file` call that changes the project.
 pub(crate) fn edit(new: &str) -> Value {
     json!({ "path": "Cargo.toml", "old_string": "sheep", "new_string": new })

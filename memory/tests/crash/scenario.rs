@@ -10,7 +10,7 @@ use futures::stream::BoxStream;
 use loopwright_core::ToolError;
 use loopwright_core::session::WhileAwaiting;
 use loopwright_core::testing::{Script, ScriptedModel};
-use loopwright_core::{agent::*, compaction::*, event::*, message::*, model::*, tool::*};
+use loopwright_core::{compaction::*, event::*, message::*, model::*, tool::*};
 use serde_json::{Value, json};
 
 /// A script of inputs; see [`SCENARIOS`].

@@ -233,6 +233,28 @@ impl Tab {
             .to_owned()
     }
 
+    /// Types a message into the page's prompt and sends it with Enter.
+    pub fn say(&self, text: &str) {
+        self.click("#prompt");
+        self.type_text(text);
+        self.press("Enter", false);
+    }
+
+    /// Returns the lines of the page's conversation.
+    pub fn conversation(&self) -> Vec<String> {
+        self.text("#log")
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Returns the address of the page.
+    pub fn address(&self) -> String {
+        self.eval("location.href").as_str().unwrap().to_owned()
+    }
+
     /// Returns the number of elements that a selector finds.
     pub fn count(&self, selector: &str) -> u64 {
         self.eval(&format!("document.querySelectorAll({}).length", json!(selector)))

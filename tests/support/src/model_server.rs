@@ -93,6 +93,19 @@ impl Exchange {
         self.delta(json!({ "content": text }), Value::Null);
     }
 
+    /// Ends a reply that was started with a tool call.
+    pub fn tool(mut self, name: &str, arguments: &Value) {
+        let function = json!({ "name": name, "arguments": arguments.to_string() });
+        let call = json!({ "index": 0, "id": "call_0", "type": "function", "function": function });
+        self.delta(json!({ "tool_calls": [call] }), Value::Null);
+        self.end("tool_calls");
+    }
+
+    /// Sends a part of thinking.
+    pub fn thinking(&mut self, text: &str) {
+        self.delta(json!({ "reasoning_content": text }), Value::Null);
+    }
+
     /// Sends bytes that are not a valid event, and hangs up.
     pub fn garbage(mut self) {
         self.stream.write_all(b"data: {\"choices\": [{\x00\xff\n\n<html>\r\n\r\n").unwrap();
