@@ -52,8 +52,8 @@ pub struct GenericAgent {
 
 impl GenericAgent {
     /// Returns the same agent with this budget for each run, besides its own
-    /// [`Limits::run`](crate::limits::Limits::run): of the two, the smaller bound applies. For hosts
-    /// that run other people's agents.
+    /// [`Limits::run`](crate::limits::Limits::run): of the two, the smaller bound applies. For
+    /// hosts that run other people's agents.
     ///
     /// ```
     /// use loopwright_core::limits::{Budget, Limit, Resource};

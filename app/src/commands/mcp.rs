@@ -2,19 +2,19 @@
 //! and output.
 
 mod agents;
+mod previews;
 mod tools;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use loopwright_mcp::server::{AgentServer, HostSession, SessionHost};
+use loopwright_mcp::server::{AgentServer, SessionHost};
 
 use self::agents::Agents;
 use self::tools::AgentTools;
 use crate::args::{LogFormat, McpArgs};
 use crate::config::Config;
 use crate::error::StartError;
-use crate::session::Previews;
 use crate::{log, output};
 
 /// The instructions for the models of clients.
@@ -40,14 +40,4 @@ pub(crate) async fn mcp(args: McpArgs, config: Arc<Config>) -> Result<u8, StartE
     let served = server.serve(tokio::io::stdin(), tokio::io::stdout()).await;
     served.map_err(|why| StartError(format!("The client could not be served: {why}.")))?;
     Ok(0)
-}
-
-impl Previews {
-    /// Has a session show these previews to the client's user.
-    fn show_in(self, session: HostSession) -> HostSession {
-        session.preview(move |action| {
-            let previews = self.clone();
-            async move { previews.of(&action).await.ok().flatten() }
-        })
-    }
 }

@@ -19,7 +19,7 @@ fn slash_commands_of_an_app_run_in_the_chat() {
     let store = ["--store", "s.db", "--session", "july"];
     let mut chat = BIN.start(&dir, &[&options[..], &store].concat());
     chat.line("/help");
-    chat.err.until("/overdue      ask for invoices that are overdue");
+    chat.err.until("/overdue        ask for invoices that are overdue");
     chat.line("/size");
     chat.out.until("july has 0 messages.\n");
     chat.line("/overdue");
