@@ -12,7 +12,7 @@ use loopwright::{AgentEvent, GenericAgent, ToolContext, ToolError, tool};
 use serde_json::json;
 
 /// Builds the project.
-#[tool(approve = never)]
+#[tool(approval = never)]
 async fn build(cx: &ToolContext) -> Result<(), ToolError> {
     cx.cancelled().await; // the work would stop here
     Err(ToolError::Cancelled)

@@ -36,7 +36,7 @@ impl Account {
     }
 
     /// Sends money to a person.
-    #[tool(timeout = "20s", approve = |args: &AccountTransferArgs| args.euros > 100)]
+    #[tool(timeout = "20s", approval = |args: &AccountTransferArgs| args.euros > 100)]
     async fn transfer(&self, to: String, euros: u32) -> Result<String, String> {
         let take = |balance: u32| balance.checked_sub(euros);
         match self.euros.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {

@@ -11,7 +11,7 @@ use loopwright::{AgentEvent, GenericAgent, ToolContext, tool};
 use serde_json::json;
 
 /// Copies files.
-#[tool(approve = never, idle_timeout = "100ms")]
+#[tool(approval = never, idle_timeout = "100ms")]
 async fn copy(files: u64, cx: &ToolContext) -> String {
     for done in 1..=files.min(3) {
         cx.progress(done, Some(files), format!("file {done}")).await;

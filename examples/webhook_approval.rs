@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 /// Refunds an amount.
-#[tool(approve = always)]
+#[tool(approval = always)]
 fn refund(euros: u64) -> String {
     format!("{euros} € are refunded")
 }

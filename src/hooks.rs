@@ -69,7 +69,7 @@ use crate::tool::{ActionOptions, ToolSpec};
 /// let rm = TestTool::new("rm");
 /// let call = Script::calls([("c1", "rm", serde_json::json!({}))]);
 /// let options = |agent: loopwright_core::AgentBuilder| {
-///     agent.tool(rm.clone()).auto_all().hook(Forbid("rm"))
+///     agent.tool(rm.clone()).approve_all().hook(Forbid("rm"))
 /// };
 /// let harness = Harness::new(Once, [call], options).await;
 /// harness.handle.prompt("Clean up.").await.unwrap();

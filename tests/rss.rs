@@ -34,7 +34,7 @@ fn check_growth(before: u64, what: &str) {
 async fn started(tool: impl Tool + 'static) -> (AgentHandle, EventStream) {
     let call = Script::calls([("a", "work", json!({}))]);
     let model = ScriptedModel::new([call, Script::text("ok")]).default_reply(Script::text("ok"));
-    let agent = GenericAgent::builder(model, PiPattern).tool(tool).auto_all().build().unwrap();
+    let agent = GenericAgent::builder(model, PiPattern).tool(tool).approve_all().build().unwrap();
     let (handle, unread) = agent.run(RunContext::new()).await.unwrap();
     let mut events = handle.prompt_stream("go").await.unwrap();
     while !matches!(events.next().await.unwrap().event, AgentEvent::ToolExecutionStart { .. }) {}

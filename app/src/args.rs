@@ -264,7 +264,7 @@ mod tests {
         assert!(cli.command.is_none());
         let settings = cli.chat.options.settings.0;
         assert_eq!(settings.model.as_deref(), Some("offline"));
-        assert_eq!(settings.auto_approve, Some(vec!["all".to_owned()]));
+        assert_eq!(settings.approve, Some(vec!["all".to_owned()]));
         assert!(Cli::try_parse_from(["loopwright", "--json"]).is_err());
         assert!(Cli::try_parse_from(["loopwright", "run", "x", "--max-turns", "0"]).is_err());
     }

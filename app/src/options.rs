@@ -49,7 +49,7 @@ pub(crate) fn inherited_permissions(
     let is_inherited =
         |given: Option<bool>, stored: Option<bool>| given.is_none() && stored == Some(true);
     let approves_all = |settings: &SessionSettings| {
-        settings.auto_approve.as_ref().map(|names| names.iter().any(|name| name == "all"))
+        settings.approve.as_ref().map(|names| names.iter().any(|name| name == "all"))
     };
     let permissions = [
         (

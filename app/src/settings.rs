@@ -61,7 +61,7 @@ mod tests {
         let mut settings = SessionSettings::new();
         settings.model = Some("custom/a".into());
         settings.base_url = Some("http://user:key@host:1/v1?api-key=secret&version=2".into());
-        settings.auto_approve = Some(vec!["read-only".into(), "diff".into()]);
+        settings.approve = Some(vec!["read-only".into(), "diff".into()]);
         settings.max_turns = Some(3);
         settings.name = Some("Sheep".into());
         let address = settings.base_url.clone();
@@ -70,7 +70,7 @@ mod tests {
         let json = serde_json::to_value(&stored).unwrap();
         assert!(!json.to_string().contains("key"), "{json}");
         let read = SessionSettings::from_stored(Some(&json));
-        assert_eq!((&read.auto_approve, &read.name), (&stored.auto_approve, &stored.name));
+        assert_eq!((&read.approve, &read.name), (&stored.approve, &stored.name));
         assert_eq!(read.base_url.as_deref(), Some("http://host:1/v1?version=2"));
         let mut given = SessionSettings::new();
         given.max_turns = Some(7);

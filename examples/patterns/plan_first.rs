@@ -25,7 +25,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let agent = GenericAgent::builder(model, PlanFirst::new(PiPattern))
         .tool(list)
         .tool(delete.clone())
-        .auto_tools(["delete_file"]) // otherwise the call would need an approval besides the plan
+        .approve(["delete_file"]) // otherwise the call would need an approval besides the plan
         .build()?;
     let store = InMemoryStore::new();
 

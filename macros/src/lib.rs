@@ -60,8 +60,8 @@ use crate::options::ToolOptions;
 /// | option | meaning |
 /// |---|---|
 /// | `read_only`, `idempotent`, `at_most_once` | the [effect]; without one it is `at_most_once` |
-/// | `approve = always`, `approve = never` | whether calls need approval; see below |
-/// | `approve = rule` | whether a call needs approval, by a function of `&WeatherArgs` |
+/// | `approval = always`, `approval = never` | whether calls need approval; see below |
+/// | `approval = rule` | whether a call needs approval, by a function of `&WeatherArgs` |
 /// | `timeout = "20s"` | the time limit of a call: `ms`, `s`, `m` or `h` |
 /// | `idle_timeout = "500ms"` | the time without progress after which a call is cancelled |
 /// | `sequential` | runs all calls of a batch that contains this tool one after the other |
@@ -70,7 +70,7 @@ use crate::options::ToolOptions;
 /// | `title = "…"` | the title that front ends show |
 /// | `description = "…"` | the description, instead of the doc comment |
 ///
-/// Without `approve` the rules of the agent decide: by default, only tools with `read_only` run
+/// Without `approval` the rules of the agent decide: by default, only tools with `read_only` run
 /// without approval. A rule is a function or a closure. A call needs approval if the rule cannot
 /// read its arguments, or panics.
 ///
@@ -80,7 +80,7 @@ use crate::options::ToolOptions;
 /// use loopwright::{GenericAgent, ToolContext, tool};
 ///
 /// /// Pays an amount to a person.
-/// #[tool(sequential, timeout = "20s", approve = |args: &PayArgs| args.euros > 100)]
+/// #[tool(sequential, timeout = "20s", approval = |args: &PayArgs| args.euros > 100)]
 /// async fn pay(
 ///     to: String,
 ///     #[schemars(range(min = 1, max = 9000))] euros: u32,

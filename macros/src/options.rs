@@ -7,7 +7,7 @@ use syn::spanned::Spanned;
 use syn::{Error, Expr, ExprLit, Ident, Lit, Meta, Result, Token};
 
 /// The options, for the error about an unknown one.
-const OPTIONS: &str = "read_only, idempotent, at_most_once, approve, timeout, idle_timeout, \
+const OPTIONS: &str = "read_only, idempotent, at_most_once, approval, timeout, idle_timeout, \
                        sequential, uninterruptible, name, title, description";
 
 /// The options of a tool.
@@ -67,14 +67,14 @@ impl ToolOptions {
                 let title = text(meta, "a title")?;
                 quote!(.title(#title))
             }
-            "approve" => match value(meta, APPROVE)? {
+            "approval" => match value(meta, APPROVAL)? {
                 Expr::Path(path) if path.path.is_ident("always") => {
-                    quote!(.needs_approval(::loopwright::tool::Approval::Always))
+                    quote!(.approval(::loopwright::tool::Approval::Always))
                 }
                 Expr::Path(path) if path.path.is_ident("never") => {
-                    quote!(.needs_approval(::loopwright::tool::Approval::Never))
+                    quote!(.approval(::loopwright::tool::Approval::Never))
                 }
-                Expr::Lit(literal) => return Err(Error::new_spanned(literal, APPROVE)),
+                Expr::Lit(literal) => return Err(Error::new_spanned(literal, APPROVAL)),
                 rule => {
                     self.rule = Some(rule.clone());
                     return Ok(());
@@ -100,8 +100,8 @@ impl ToolOptions {
     }
 }
 
-const APPROVE: &str = "write `approve = always`, `approve = never`, or a rule such as \
-                       `approve = |args: &PayArgs| args.euros > 100`";
+const APPROVAL: &str = "write `approval = always`, `approval = never`, or a rule such as \
+                       `approval = |args: &PayArgs| args.euros > 100`";
 
 /// Checks the name of a tool by the rules of model providers.
 pub(crate) fn check_name(name: &str, span: Span) -> Result<()> {

@@ -29,7 +29,7 @@ use crate::PiPattern;
 /// **Use it** where the user wants to see what an agent is going to do before it does anything.
 /// **Do not use it** instead of approvals: an accepted plan approves no call. If it should, let the
 /// tools run without approval
-/// ([`AgentBuilder::auto_tools`](loopwright_core::AgentBuilder::auto_tools)).
+/// ([`AgentBuilder::approve`](loopwright_core::AgentBuilder::approve)).
 ///
 /// ```
 /// use loopwright_core::event::{Decision, Provided};

@@ -18,7 +18,7 @@ export async function editSettings(settings, agent, save) {
   for (const name of [...TEXTS, ...LIMITS]) field(name).value = settings[name] ?? '';
   field('model').placeholder = usual ?? 'PROVIDER/NAME';
   byId('models').replaceChildren(...models.map(option));
-  byId('approvals').replaceChildren(...approvals(settings.autoApprove ?? [], tools));
+  byId('approvals').replaceChildren(...approvals(settings.approve ?? [], tools));
   problem('');
   byId('settings-form').onsubmit = async (event) => {
     if (event.submitter?.value !== 'save') return;
@@ -61,7 +61,7 @@ function changes(settings) {
   for (const name of TEXTS) all[name] = value(name) || null;
   for (const name of LIMITS) all[name] = value(name) ? Number(value(name)) : null;
   const allowed = [...byId('approvals').querySelectorAll(':checked')].map((box) => box.value);
-  all.autoApprove = allowed.length || settings.autoApprove ? allowed : null;
+  all.approve = allowed.length || settings.approve ? allowed : null;
   const same = (name) => JSON.stringify(all[name]) === JSON.stringify(settings[name] ?? null);
   return Object.fromEntries(Object.entries(all).filter(([name]) => !same(name)));
 }

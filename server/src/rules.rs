@@ -220,7 +220,7 @@ impl OperatorRules {
             "`{name}` may not run without approval on this server: leave it out. Allowed are: {}.",
             list(self.approvals.iter().flatten().cloned(), "none")
         );
-        Err(ApiError::new(ErrorKind::NotAllowed, why).with_path(format!("/autoApprove/{index}")))
+        Err(ApiError::new(ErrorKind::NotAllowed, why).with_path(format!("/approve/{index}")))
     }
 
     /// Returns the tools, of these, that clients may let run without approval. `all` stands for all

@@ -37,7 +37,7 @@ fn agent(traces: &Traces, needs_approval: bool) -> GenericAgent {
     let build = |model: ScriptedModel| GenericAgent::builder(model, PiPattern);
     let scripts = [Script::calls([("c1", "look", json!({}))]), Script::text("Chapter 7.")];
     let child = build(ScriptedModel::new(scripts)).tool(look);
-    let child = if needs_approval { child } else { child.auto_all() };
+    let child = if needs_approval { child } else { child.approve_all() };
     let task = ("c0", "librarian", json!({ "task": "Where is the whale?" }));
     let scripts = [Script::calls([task]), Script::text("In chapter 7.")];
     build(ScriptedModel::new(scripts))

@@ -27,7 +27,7 @@ use crate::session::config::{Config, WhileAwaiting};
 use crate::session::request::layers::HookLayers;
 use crate::session::sub_agents::child_agent::ChildAgent;
 use crate::tool::schema::Schema;
-use crate::tool::toolbox::{AutoRules, Toolbox};
+use crate::tool::toolbox::{ApprovalRules, Toolbox};
 use crate::tool::{Tool, ToolSource, ToolSpec};
 
 /// A builder of a [`GenericAgent`].
@@ -36,7 +36,7 @@ use crate::tool::{Tool, ToolSource, ToolSpec};
 ///
 /// - Only a model and a pattern are required. If an option is set twice, the last value wins.
 ///   Tools, tool sources, named models, rules of approval
-///   ([`auto_tools`](AgentBuilder::auto_tools), [`auto_when`](AgentBuilder::auto_when)) and hooks,
+///   ([`approve`](AgentBuilder::approve), [`approve_when`](AgentBuilder::approve_when)) and hooks,
 ///   including closures, are added to the earlier ones.
 /// - Closures may be called from several sessions at the same time. They must not block their
 ///   thread, except in [`Tool::call`].
@@ -92,7 +92,7 @@ pub struct AgentBuilder {
     tools: Vec<Arc<dyn Tool>>,
     sources: Vec<(String, Arc<dyn ToolSource>)>,
     children: BTreeMap<Arc<str>, Arc<dyn ChildAgent>>,
-    auto: AutoRules,
+    auto: ApprovalRules,
     hooks: HookLayers,
     limits: Limits,
     compaction: Option<Arc<dyn CompactionPolicy>>,
@@ -128,7 +128,7 @@ impl AgentBuilder {
             tools,
             sources: Vec::new(),
             children: BTreeMap::new(),
-            auto: AutoRules::default(),
+            auto: ApprovalRules::default(),
             hooks: HookLayers::default(),
             limits: Limits::default(),
             compaction: None,
@@ -304,20 +304,20 @@ impl AgentBuilder {
     }
 
     /// Lets the tools of these names run without approval, unless a tool's own rule requires it.
-    pub fn auto_tools<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+    pub fn approve<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.auto.names.extend(names.into_iter().map(Into::into));
         self
     }
 
     /// Lets all tools run without approval, unless a tool's own rule requires it.
-    pub fn auto_all(mut self) -> Self {
+    pub fn approve_all(mut self) -> Self {
         self.auto.all = true;
         self
     }
 
     /// Lets calls run without approval if `predicate` returns `true`, unless the tool's own rule
     /// requires it. With several predicates, one `true` is enough.
-    pub fn auto_when(
+    pub fn approve_when(
         mut self,
         predicate: impl Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync + 'static,
     ) -> Self {

@@ -41,7 +41,7 @@ impl ChildTool {
         });
         let spec = ToolSpec::with_schema(name, description, schema)
             .effect(Effect::Idempotent)
-            .needs_approval(Approval::Never);
+            .approval(Approval::Never);
         ChildTool(Arc::new(spec))
     }
 }

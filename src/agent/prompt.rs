@@ -38,7 +38,7 @@ impl fmt::Display for Reason<'_> {
         match (outcome.end, outcome.limit, outcome.incomplete) {
             (RunStatus::AwaitingAction, ..) => f.write_str(
                 "a call waits for an approval or for input: allow its tool with \
-                 `AgentBuilder::auto_tools`, or open a session with `GenericAgent::run` and answer \
+                 `AgentBuilder::approve`, or open a session with `GenericAgent::run` and answer \
                  with `AgentHandle::resolve`",
             ),
             (RunStatus::Aborted, ..) => f.write_str("the run was aborted"),

@@ -69,10 +69,10 @@ impl AgentContext<'_> {
     }
 
     /// Returns whether the call may run without approval. An invalid call may not.
-    pub fn can_auto_call(&self, call: &ToolCall) -> bool {
+    pub fn approves(&self, call: &ToolCall) -> bool {
         let Session { executor, config, extensions, .. } = &*self.session;
         match (executor.tools.spec(&call.name), self.validate_tool_call(call)) {
-            (Some(spec), Ok(arguments)) => config.auto.can_auto_call(spec, &arguments, extensions),
+            (Some(spec), Ok(arguments)) => config.auto.approves(spec, &arguments, extensions),
             _ => false,
         }
     }

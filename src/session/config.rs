@@ -14,7 +14,7 @@ use crate::session::parts::Parts;
 use crate::session::request::layers::HookLayers;
 use crate::session::sub_agents::child_agent::ChildAgent;
 use crate::tool::ToolSource;
-use crate::tool::toolbox::{AutoRules, Toolbox};
+use crate::tool::toolbox::{ApprovalRules, Toolbox};
 
 #[derive(Clone)]
 pub(crate) struct Config {
@@ -31,7 +31,7 @@ pub(crate) struct Config {
     pub(crate) sources: Vec<(String, Arc<dyn ToolSource>)>,
     /// The sub-agents, by the names of their tools.
     pub(crate) children: BTreeMap<Arc<str>, Arc<dyn ChildAgent>>,
-    pub(crate) auto: AutoRules,
+    pub(crate) auto: ApprovalRules,
     pub(crate) hooks: HookLayers,
     pub(crate) limits: Limits,
     pub(crate) compaction: Option<Arc<dyn CompactionPolicy>>,

@@ -55,7 +55,7 @@ impl AskUser {
     pub fn new() -> Self {
         let spec = ToolSpec::with_schema(ASK_USER, DESCRIPTION, schema());
         let spec = spec.title("Ask the user").effect(Effect::ReadOnly);
-        AskUser(Arc::new(spec.needs_approval(Approval::Never)))
+        AskUser(Arc::new(spec.approval(Approval::Never)))
     }
 
     /// Sets who may answer the questions, and until when. A question without an answer is declined

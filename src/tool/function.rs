@@ -132,8 +132,8 @@ impl<A, F> FnTool<A, F> {
     }
 
     /// Sets when a call needs approval.
-    pub fn needs_approval(self, approval: Approval) -> Self {
-        self.spec(|spec| spec.needs_approval(approval))
+    pub fn approval(self, approval: Approval) -> Self {
+        self.spec(|spec| spec.approval(approval))
     }
 
     /// Makes every batch that contains the tool run one call after the other.

@@ -88,7 +88,7 @@ pub struct ToolSpec {
     /// Time without an update after which a call is cancelled; `None` for no such limit.
     pub idle_timeout: Option<Duration>,
     /// The rule for the user's approval of a call.
-    pub needs_approval: Approval,
+    pub approval: Approval,
     /// Options of the pending actions of calls; `None` lets calls wait without a deadline for any
     /// decision. A call that suspends uses the description, roles, deadline, default decision and
     /// data.
@@ -145,7 +145,7 @@ impl ToolSpec {
             interruptible: true,
             timeout: None,
             idle_timeout: None,
-            needs_approval: Approval::default(),
+            approval: Approval::default(),
             action_options: None,
             definition: None,
             compiled: Compiled::default(),
@@ -189,8 +189,8 @@ impl ToolSpec {
     }
 
     /// Sets the rule for the user's approval of a call.
-    pub fn needs_approval(mut self, approval: Approval) -> Self {
-        self.needs_approval = approval;
+    pub fn approval(mut self, approval: Approval) -> Self {
+        self.approval = approval;
         self
     }
 
@@ -207,11 +207,11 @@ impl ToolSpec {
     }
 
     /// Requires approval if `predicate` returns `true` for the arguments, or panics.
-    pub fn needs_approval_when(
+    pub fn approval_when(
         self,
         predicate: impl Fn(&Value, &Extensions) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.needs_approval(Approval::When(Arc::new(predicate)))
+        self.approval(Approval::When(Arc::new(predicate)))
     }
 }
 

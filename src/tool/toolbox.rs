@@ -262,7 +262,7 @@ fn legal_name(name: &str) -> String {
 
 /// The agent's rules about which tools run without approval.
 #[derive(Clone, Default)]
-pub(crate) struct AutoRules {
+pub(crate) struct ApprovalRules {
     pub(crate) all: bool,
     pub(crate) names: HashSet<String>,
     pub(crate) predicates: Vec<AutoPredicate>,
@@ -271,12 +271,12 @@ pub(crate) struct AutoRules {
 /// A predicate that returns `true` if a call may run without approval.
 pub(crate) type AutoPredicate = Arc<dyn Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync>;
 
-impl AutoRules {
+impl ApprovalRules {
     /// Returns whether a tool's calls need approval, as far as that is the same for all calls.
     pub(crate) fn needs_approval(&self, spec: &ToolSpec) -> NeedsApproval {
         let is_auto =
             spec.effect == Effect::ReadOnly || self.all || self.names.contains(&*spec.name);
-        match &spec.needs_approval {
+        match &spec.approval {
             Approval::Never => NeedsApproval::Never,
             Approval::Always => NeedsApproval::Always,
             Approval::When(_) => NeedsApproval::Sometimes,
@@ -292,7 +292,7 @@ impl AutoRules {
     /// Returns whether a call runs without approval. The tool's own rule applies first. Without
     /// one, the call runs if the tool is read-only or these rules list it. A predicate that panics
     /// requires approval.
-    pub(crate) fn can_auto_call(
+    pub(crate) fn approves(
         &self,
         spec: &ToolSpec,
         arguments: &Value,
@@ -301,7 +301,7 @@ impl AutoRules {
         let holds = |f: &dyn Fn() -> bool, otherwise: bool| {
             catch_unwind(AssertUnwindSafe(f)).unwrap_or(otherwise)
         };
-        match &spec.needs_approval {
+        match &spec.approval {
             Approval::Never => true,
             Approval::Always => false,
             Approval::When(predicate) => !holds(&|| predicate(arguments, extensions), true),
@@ -408,25 +408,25 @@ mod tests {
     fn a_predicate_of_a_tool_overrides_the_rules_for_the_calls_that_it_selects() {
         let selects = |arguments: &Value, _: &Extensions| arguments["big"] == true;
         let always_if = Approval::AlwaysIf(Arc::new(selects));
-        let spec = ToolSpec::new::<Nothing>("t", "").needs_approval(always_if);
-        let free = AutoRules { all: true, ..AutoRules::default() };
-        let runs = |rules: &AutoRules, big: bool| {
-            rules.can_auto_call(&spec, &serde_json::json!({ "big": big }), &Extensions::new())
+        let spec = ToolSpec::new::<Nothing>("t", "").approval(always_if);
+        let free = ApprovalRules { all: true, ..ApprovalRules::default() };
+        let runs = |rules: &ApprovalRules, big: bool| {
+            rules.approves(&spec, &serde_json::json!({ "big": big }), &Extensions::new())
         };
         assert!(runs(&free, false) && !runs(&free, true));
-        assert!(!runs(&AutoRules::default(), false) && !runs(&AutoRules::default(), true));
+        assert!(!runs(&ApprovalRules::default(), false) && !runs(&ApprovalRules::default(), true));
     }
 
     #[test]
     fn a_predicate_that_panics_asks() {
-        let spec = ToolSpec::new::<Nothing>("t", "").needs_approval_when(|_, _| panic!("no"));
-        let rules = AutoRules { all: true, ..AutoRules::default() };
-        assert!(!rules.can_auto_call(&spec, &Value::Null, &Extensions::new()));
-        let rules = AutoRules {
+        let spec = ToolSpec::new::<Nothing>("t", "").approval_when(|_, _| panic!("no"));
+        let rules = ApprovalRules { all: true, ..ApprovalRules::default() };
+        assert!(!rules.approves(&spec, &Value::Null, &Extensions::new()));
+        let rules = ApprovalRules {
             predicates: vec![Arc::new(|_, _, _| panic!("no"))],
-            ..AutoRules::default()
+            ..ApprovalRules::default()
         };
-        assert!(!rules.can_auto_call(
+        assert!(!rules.approves(
             &ToolSpec::new::<Nothing>("t", ""),
             &Value::Null,
             &Extensions::new()
@@ -446,18 +446,17 @@ mod tests {
         ];
         let small: AutoPredicate = Arc::new(|_: &ToolSpec, arguments: &Value, _| arguments == 1);
         let rules = [
-            AutoRules::default(),
-            AutoRules { all: true, ..AutoRules::default() },
-            AutoRules { names: ["t".into()].into(), ..AutoRules::default() },
-            AutoRules { predicates: vec![small], ..AutoRules::default() },
+            ApprovalRules::default(),
+            ApprovalRules { all: true, ..ApprovalRules::default() },
+            ApprovalRules { names: ["t".into()].into(), ..ApprovalRules::default() },
+            ApprovalRules { predicates: vec![small], ..ApprovalRules::default() },
         ];
         for (approval, rules) in own.iter().flat_map(|one| rules.iter().map(move |r| (one, r))) {
             for effect in [Effect::ReadOnly, Effect::AtMostOnce] {
                 let spec = tool("t").spec().as_ref().clone().effect(effect);
-                let spec = spec.needs_approval(approval.clone());
-                let asks = [1, 5, 9].map(|number| {
-                    !rules.can_auto_call(&spec, &number.into(), &Extensions::default())
-                });
+                let spec = spec.approval(approval.clone());
+                let asks = [1, 5, 9]
+                    .map(|number| !rules.approves(&spec, &number.into(), &Extensions::default()));
                 let expected = match asks {
                     [false, false, false] => NeedsApproval::Never,
                     [true, true, true] => NeedsApproval::Always,

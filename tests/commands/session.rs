@@ -27,7 +27,7 @@ impl Session {
         let tools = coding_tools_with(Workspace::open(root).unwrap(), commands);
         let mut agent = GenericAgent::builder(model.clone(), PiPattern).tools(tools);
         if trusted {
-            agent = agent.auto_all();
+            agent = agent.approve_all();
         }
         let (handle, events) = agent.build().unwrap().run(RunContext::new()).await.unwrap();
         Session { handle, model, events, approved: Vec::new() }

@@ -158,7 +158,7 @@ async fn the_maximum_duration_is_no_limit() {
     let limits = Limits::from(Budget::default().time(max)).tool_timeout(max);
     let y = TestTool::new("y").spec(|s| s.timeout(max).idle_timeout(max)).sends_updates(3, ms(10));
     let harness = Harness::new(PiPattern, [calls(&["x", "y"]), Script::text("ok")], |agent| {
-        agent.tool(TestTool::new("x").takes(ms(10))).tool(y).auto_all().limits(limits)
+        agent.tool(TestTool::new("x").takes(ms(10))).tool(y).approve_all().limits(limits)
     })
     .await;
     let outcome = harness.handle.prompt("go").await.unwrap();

@@ -101,7 +101,7 @@ async fn hooks_questions_and_suspended_calls_have_options() {
     let call = |id, euros| (id, "pay", json!({ "euros": euros }));
     let replies = [Script::calls([call("small", 5), call("big", 500)]), Script::text("ok")];
     let harness = Harness::new(PiPattern, replies, |agent| {
-        agent.tool(tool).auto_all().before_tool_call(hook)
+        agent.tool(tool).approve_all().before_tool_call(hook)
     })
     .await;
     harness.handle.prompt("go").await.unwrap();
@@ -124,7 +124,7 @@ async fn hooks_questions_and_suspended_calls_have_options() {
         Harness::new(PiPattern, [ask], |agent| agent.tool(AskUser::new().options(options()))).await;
     let login = TestTool::new("login")
         .suspends("login")
-        .spec(|spec| spec.needs_approval(Approval::Never).action_options(options()));
+        .spec(|spec| spec.approval(Approval::Never).action_options(options()));
     let suspended = pi([calls(&["login"])], &[login]).await;
     for harness in [question, by_model, suspended] {
         harness.handle.prompt("go").await.unwrap();

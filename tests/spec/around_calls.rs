@@ -101,7 +101,7 @@ async fn a_hook_can_answer_instead_of_the_tool() {
     let tool = TestTool::new("x").effect(Effect::AtMostOnce);
     let replies = [calls(&["x", "x"]), Script::text("ok")];
     let mut harness = pi_with(replies, std::slice::from_ref(&tool), |agent| {
-        agent.auto_all().around_tool_call(|_, call, next| {
+        agent.approve_all().around_tool_call(|_, call, next| {
             Box::pin(async move {
                 match &*call.call {
                     "a" => result(call, "from the cache"),
@@ -232,7 +232,7 @@ async fn a_crash_inside_a_hook_follows_the_effect_of_the_call() {
         let (gate, count) = (reached.clone(), called.clone());
         let replies = [calls(&["x"]), Script::text("ok")];
         let harness = pi_with(replies, std::slice::from_ref(&tool), |agent| {
-            agent.auto_all().around_tool_call(move |_, _, next| {
+            agent.approve_all().around_tool_call(move |_, _, next| {
                 let (gate, is_first) = (gate.clone(), count.fetch_add(1, SeqCst) == 0);
                 Box::pin(async move {
                     let result = next.run().await;

@@ -181,7 +181,7 @@ async fn requests_and_calls_at_the_same_time_may_end_in_any_order() {
             sleep(ms(if is_first { 50 } else { 10 })).await;
             Ok::<_, ToolError>(format!("The result of {}.", cx.call_id()))
         });
-        GenericAgent::builder(model, pattern()).tool(wait).auto_all()
+        GenericAgent::builder(model, pattern()).tool(wait).approve_all()
     };
     let replies = [(30, "1"), (20, "2"), (10, "3")]
         .map(|(time, text)| Script::new().wait(ms(time)).say(text));

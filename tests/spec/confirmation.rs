@@ -348,14 +348,14 @@ async fn which_calls_run_without_an_approval() {
         TestTool::new("reads"),
         ask("writes"),
         ask("listed"),
-        ask("never").spec(|s| s.needs_approval(Approval::Never)),
-        TestTool::new("always").spec(|s| s.needs_approval(Approval::Always)),
-        TestTool::new("when").spec(|s| s.needs_approval_when(|args, _| args.get("big").is_some())),
-        TestTool::new("panics").spec(|s| s.needs_approval_when(|_, _| panic!("no"))),
+        ask("never").spec(|s| s.approval(Approval::Never)),
+        TestTool::new("always").spec(|s| s.approval(Approval::Always)),
+        TestTool::new("when").spec(|s| s.approval_when(|args, _| args.get("big").is_some())),
+        TestTool::new("panics").spec(|s| s.approval_when(|_, _| panic!("no"))),
     ];
     let mut batch = calls(&["reads", "writes", "listed", "never", "always", "when", "panics"]);
     batch = batch.call("z", "when", r#"{"big": true}"#);
-    let harness = pi_with([batch], &tools, |a| a.auto_tools(["listed"])).await;
+    let harness = pi_with([batch], &tools, |a| a.approve(["listed"])).await;
     harness.handle.prompt("go").await.unwrap();
     let open: Vec<String> = harness.pending().await.iter().map(|o| o.call.to_string()).collect();
     assert_eq!(open, ["b", "e", "g", "z"]);
@@ -366,9 +366,9 @@ async fn which_calls_run_without_an_approval() {
 async fn the_agents_rules_can_let_everything_run() {
     type Options = fn(AgentBuilder) -> AgentBuilder;
     let rules: [(Options, usize); 3] = [
-        (|a| a.auto_all(), 0),
-        (|a| a.auto_when(|spec, _, _| &*spec.name == "w"), 0),
-        (|a| a.auto_when(|_, _, _| panic!("no")), 1),
+        (|a| a.approve_all(), 0),
+        (|a| a.approve_when(|spec, _, _| &*spec.name == "w"), 0),
+        (|a| a.approve_when(|_, _, _| panic!("no")), 1),
     ];
     for (options, open) in rules {
         let harness = pi_with([calls(&["w"]), Script::text("ok")], &[ask("w")], options).await;

@@ -9,9 +9,8 @@ use crate::kit::*;
 
 /// Returns tools of every effect: `once` needs no approval, `ask` does.
 fn tools() -> Vec<Arc<dyn Tool>> {
-    let once = TestTool::new("once")
-        .effect(Effect::AtMostOnce)
-        .spec(|s| s.needs_approval(Approval::Never));
+    let once =
+        TestTool::new("once").effect(Effect::AtMostOnce).spec(|s| s.approval(Approval::Never));
     let ask = TestTool::new("ask").effect(Effect::Idempotent);
     [TestTool::new("read"), once, ask, TestTool::new("login").suspends("login")]
         .map(|t| Arc::new(t) as _)
@@ -111,9 +110,8 @@ async fn errors_after_a_crash_are_found() {
     // In the next process the tool has another effect, so it runs a second time.
     let made = AtomicUsize::new(0);
     let agent = |model| {
-        let tool = TestTool::new("pay")
-            .effect(Effect::Idempotent)
-            .spec(|s| s.needs_approval(Approval::Never));
+        let tool =
+            TestTool::new("pay").effect(Effect::Idempotent).spec(|s| s.approval(Approval::Never));
         let once = made.fetch_add(1, SeqCst) == 0;
         GenericAgent::builder(model, PiPattern).tool(if once {
             tool.effect(Effect::AtMostOnce)

@@ -311,7 +311,7 @@ async fn predicates_and_hooks_read_the_hosts_values() {
     let (n1, n2, n3, n4, n5, n6, n7) =
         (note.clone(), note.clone(), note.clone(), note.clone(), note.clone(), note.clone(), note);
     let reads = TestTool::new("reads").spec(move |spec| {
-        spec.needs_approval_when(move |_, values| {
+        spec.approval_when(move |_, values| {
             n1("approval", values.get());
             false
         })
@@ -325,7 +325,7 @@ async fn predicates_and_hooks_read_the_hosts_values() {
     let agent = GenericAgent::builder(model, pattern)
         .tool(reads)
         .tool(TestTool::new("writes").effect(Effect::AtMostOnce))
-        .auto_when(move |_, _, values| {
+        .approve_when(move |_, _, values| {
             n2("auto", values.get());
             true
         })

@@ -307,7 +307,7 @@ async fn until_receipt(shared: &SharedSession, id: &str) {
 #[tokio::test(start_paused = true)]
 async fn posted_inputs_do_what_direct_ones_do() {
     let shared = SharedSession::opened();
-    let tool = TestTool::new("pay").spec(|spec| spec.needs_approval(Approval::Always));
+    let tool = TestTool::new("pay").spec(|spec| spec.approval(Approval::Always));
     let model = ScriptedModel::new([calls(&["pay"]), Script::text("7"), Script::text("8")]);
     let agent = GenericAgent::builder(model.clone(), PiPattern).tool(tool.clone());
     let agent = agent.build().unwrap();
@@ -358,7 +358,7 @@ async fn the_principal_of_a_request_is_durable() {
     let who = tool_fn("who", "Returns who asks.", async |_: Nothing, cx| {
         Ok::<_, ToolError>(cx.principal().map_or("nobody".into(), |who| who.to_string()))
     });
-    let who = Arc::new(who.needs_approval(Approval::Always)) as Arc<dyn Tool>;
+    let who = Arc::new(who.approval(Approval::Always)) as Arc<dyn Tool>;
     let agent = |replies: Vec<Script>| {
         let builder = GenericAgent::builder(ScriptedModel::new(replies), PiPattern);
         builder.tools([who.clone()]).build().unwrap()

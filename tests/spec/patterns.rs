@@ -9,7 +9,7 @@ async fn transcript(pattern: impl BehaviorPattern + 'static) -> Vec<String> {
     let tool = TestTool::new("x").takes(ms(100));
     let replies =
         [calls(&["x"]), calls(&["x"]), Script::text("1"), Script::text("2"), Script::text("3")];
-    let mut harness = Harness::new(pattern, replies, |agent| agent.tool(tool).auto_all()).await;
+    let mut harness = Harness::new(pattern, replies, |agent| agent.tool(tool).approve_all()).await;
     send(&harness, "go").await;
     harness.until(starts).await;
     harness.handle.follow_up("first").await.unwrap();

@@ -36,7 +36,7 @@ fn agent(model: ScriptedModel, seen: &Seen) -> GenericAgent {
         Ok::<_, ToolError>(cx.principal().map_or("nobody".into(), |who| who.to_string()))
     });
     let builder = GenericAgent::builder(model, PiPattern).hook(Recorder(seen.clone()));
-    builder.tool(who.needs_approval(Approval::Always)).build().unwrap()
+    builder.tool(who.approval(Approval::Always)).build().unwrap()
 }
 
 async fn approve(handle: &AgentHandle) {

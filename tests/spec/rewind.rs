@@ -232,7 +232,7 @@ async fn keys_find_what_was_recorded_in_a_branch_that_was_removed() {
         })
     });
     let harness =
-        Harness::new(paying, [Script::text("yes")], |agent| agent.tool(pay).auto_all()).await;
+        Harness::new(paying, [Script::text("yes")], |agent| agent.tool(pay).approve_all()).await;
     assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Done);
     assert_eq!(counted.ran(), 1);
     assert_eq!(rewinds(&harness.memory.entries()), 1);

@@ -36,10 +36,10 @@ async fn a_run_without_an_answer_is_an_error_that_says_why() {
     let waits =
         agent([call()], |agent| agent.tool(TestTool::new("pay").effect(Effect::AtMostOnce)));
     let waits = error(waits).await.to_string();
-    assert!(waits.contains("AgentBuilder::auto_tools"), "{waits}");
+    assert!(waits.contains("AgentBuilder::approve"), "{waits}");
 
     let limited = agent([call(), call()], |agent| {
-        agent.tool(TestTool::new("pay")).auto_all().limits(Budget::default().turns(1))
+        agent.tool(TestTool::new("pay")).approve_all().limits(Budget::default().turns(1))
     });
     let limited = error(limited).await.to_string();
     assert!(limited.contains("limit of turns"), "{limited}");
@@ -68,7 +68,7 @@ async fn dropping_a_prompt_aborts_its_run() {
         }
     });
     let call = Script::calls([("a", "wait", json!({}))]);
-    let agent = agent([call], |agent| agent.tool(wait).auto_all());
+    let agent = agent([call], |agent| agent.tool(wait).approve_all());
     tokio::select! {
         _ = agent.prompt("Wait.") => panic!("it waits"),
         _ = has_started => {}

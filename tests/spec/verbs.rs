@@ -138,7 +138,7 @@ async fn the_agent_context_does_step_by_step_what_the_methods_do() {
             let mut context = step.context();
             assert_eq!(context.validate_tool_call(calls[0]), Ok(json!({"n": 1})));
             assert!(context.validate_tool_call(calls[2]).unwrap_err().contains("/n"));
-            assert_eq!([0, 1, 2].map(|i| context.can_auto_call(calls[i])), [true, false, false]);
+            assert_eq!([0, 1, 2].map(|i| context.approves(calls[i])), [true, false, false]);
             let first = context.call_tool(&calls[0].id).await?;
             assert_eq!(first.map(|m| m.text()), Some("n is 1".into()));
             assert_eq!(context.call_tool(&calls[1].id).await?, None, "it waits for the user");

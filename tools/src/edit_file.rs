@@ -58,7 +58,7 @@ pub fn edit_file(workspace: Workspace) -> impl Tool {
         },
     )
     .effect(Effect::Idempotent)
-    .needs_approval(approval)
+    .approval(approval)
     .preview(preview)
     .spec(|spec| strict(spec).title("Edit a file").sequential().uninterruptible())
 }

@@ -57,7 +57,7 @@ mod tests {
     async fn write(workspace: &Workspace, path: &str) -> (bool, Result<(), String>) {
         let tool = write_file(workspace.clone());
         let arguments = json!({ "path": path, "content": "new" });
-        let Approval::AlwaysIf(asks) = &tool.spec().needs_approval else { panic!("no rule") };
+        let Approval::AlwaysIf(asks) = &tool.spec().approval else { panic!("no rule") };
         let asks = asks(&arguments, &Default::default());
         let done = tool.call(&arguments, ToolContext::detached()).await;
         (asks, done.map(|_| ()).map_err(|e| e.to_string()))

@@ -41,7 +41,7 @@ pub fn write_file(workspace: Workspace) -> impl Tool {
         },
     )
     .effect(Effect::Idempotent)
-    .needs_approval(approval)
+    .approval(approval)
     .preview(preview)
     .spec(|spec| strict(spec).title("Write a file").sequential().uninterruptible())
 }
@@ -201,7 +201,7 @@ mod tests {
         let tool = write_file(Workspace::open(dir.path()).unwrap());
         let spec = tool.spec();
         assert_eq!((spec.effect, spec.sequential), (Effect::Idempotent, true));
-        assert!(matches!(spec.needs_approval, Approval::AlwaysIf(_)));
+        assert!(matches!(spec.approval, Approval::AlwaysIf(_)));
         assert!(
             spec.schema["properties"]
                 .as_object()

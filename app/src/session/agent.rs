@@ -175,7 +175,7 @@ impl Plan<'_> {
             .models(self.models.clone())
             .for_principal(facts::user())
             .on_warning(output::error)
-            .auto_when(move |tool, _, _| allowed.has(&tool.name));
+            .approve_when(move |tool, _, _| allowed.has(&tool.name));
         match self.system {
             Some(system) => setup.default_system(system.clone()), // it may depend on all of these
             None => setup,

@@ -28,7 +28,7 @@ async fn an_agent_works_for_another() {
     let replies = [Script::calls([("c1", "lw__coding", task)]), Script::text("It is written.")];
     let agent = GenericAgent::builder(ScriptedModel::new(replies), PiPattern)
         .tool_source(server.prefix(), server.clone())
-        .auto_all()
+        .approve_all()
         .build()
         .unwrap();
     let handle = agent.session().await.unwrap();

@@ -65,7 +65,7 @@ fn an_action_shows_its_terms() {
         .decisions([DecisionKind::Approve])
         .quorum(2);
     let pay = TestTool::new("pay")
-        .spec(move |spec| spec.needs_approval(Approval::Always).action_options(options.clone()));
+        .spec(move |spec| spec.approval(Approval::Always).action_options(options.clone()));
     let model = ScriptedModel::new([Script::calls([("c1", "pay", json!({ "euros": 200 }))])]);
     let agent = GenericAgent::builder(model, PiPattern).tool(pay).build().unwrap();
     let fixture = Fixture::after(&agent, 1);
@@ -103,7 +103,7 @@ fn an_approver_sees_and_decides_only_what_they_may() {
     let options = ActionOptions::new().role("treasurer");
     // A tool that the server has too, whose action needs a role.
     let pay = TestTool::new("write_file")
-        .spec(move |spec| spec.needs_approval(Approval::Always).action_options(options.clone()));
+        .spec(move |spec| spec.approval(Approval::Always).action_options(options.clone()));
     let arguments = json!({ "path": "paid.txt", "content": "200 euros\n" });
     let model = ScriptedModel::new([Script::calls([("c1", "write_file", arguments)])]);
     let agent = GenericAgent::builder(model, PiPattern).tool(pay).build().unwrap();

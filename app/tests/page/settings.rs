@@ -69,7 +69,7 @@ fn settings_are_chosen_and_changed() {
         (&settings["model"], &settings["thinking"], &settings["maxTurns"]),
         (&json!("offline"), &json!("low"), &json!(null))
     );
-    assert_eq!(settings["autoApprove"], json!([]));
+    assert_eq!(settings["approve"], json!([]));
     tab.say("write `sheep.txt` with the text `one`");
     tab.until_text(".card h3", "Run write_file?"); // the offline model, which asks
     open(&tab);

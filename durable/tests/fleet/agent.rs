@@ -76,7 +76,7 @@ pub(crate) fn agent(records: Arc<Records>, version: usize) -> GenericAgent {
             Ok::<_, ToolError>(format!("turn {} is done", turn.turn))
         };
         let tool = tool_with(records.clone(), name, "Does one turn's work.", call);
-        agent = agent.tool(tool.effect(effect).needs_approval(approval));
+        agent = agent.tool(tool.effect(effect).approval(approval));
     }
     poison::with_tools(agent, records).build().unwrap()
 }

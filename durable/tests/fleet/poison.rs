@@ -67,7 +67,7 @@ pub(crate) fn with_tools(mut agent: AgentBuilder, records: Arc<Records>) -> Agen
             kill(&records, cx.session_id())
         };
         let tool = tool_with(records.clone(), name, "Kills.", call);
-        agent = agent.tool(tool.effect(Effect::ReadOnly).needs_approval(Approval::Never));
+        agent = agent.tool(tool.effect(Effect::ReadOnly).approval(Approval::Never));
     }
     agent
 }

@@ -273,7 +273,7 @@ async fn a_drain_hands_sessions_over_between_turns() {
     ]);
     let agent = GenericAgent::builder(model.clone(), PiPattern)
         .tool(tool.clone())
-        .auto_tools(["mow"])
+        .approve(["mow"])
         .build()
         .unwrap();
     let a = worker(&store, &agent).await;

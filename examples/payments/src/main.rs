@@ -44,13 +44,13 @@ async fn confirm(_: HookContext, call: ToolCallInfo) -> BeforeToolCall {
 fn payments(cx: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
     let pay = |name: &'static str, effect| {
         let run = async |a: Payment, cx| book(format!("{} € to {}", a.euros, a.to), &cx).await;
-        tool_fn(name, "Pays.", run).effect(effect).needs_approval(Approval::Never)
+        tool_fn(name, "Pays.", run).effect(effect).approval(Approval::Never)
     };
     let ship = tool_fn("ship", "Ships.", async |a: Ship, cx: ToolContext| match cx.decision() {
         None => Err(ToolError::Suspend(ActionRequest::new("carrier", a.order))),
         Some(answer) => book(format!("{} with {}", a.order, answer.data), &cx).await,
     });
-    let ship = ship.effect(Effect::AtMostOnce).needs_approval(Approval::Never);
+    let ship = ship.effect(Effect::AtMostOnce).approval(Approval::Never);
     let agent = GenericAgent::builder(cx.model()?, PiPattern).before_tool_call(confirm).tool(ship);
     Ok(agent.tool(pay("pay", Effect::AtMostOnce)).tool(pay("pay_idem", Effect::Idempotent)))
 }

@@ -17,7 +17,7 @@ fn two_effects() {}
 fn name() {}
 
 /// Waits.
-#[loopwright::tool(approve = "always")]
+#[loopwright::tool(approval = "always")]
 fn approval() {}
 
 /// Waits.

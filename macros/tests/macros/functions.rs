@@ -67,7 +67,7 @@ async fn a_function_describes_the_tool() {
     uninterruptible,
     timeout = "2m",
     idle_timeout = "500ms",
-    approve = |args| args.euros > 100
+    approval = |args| args.euros > 100
 )]
 async fn pay(to: &str, note: Option<String>, euros: u32, cx: &ToolContext) -> String {
     format!("{euros} for {to}, {note:?}, in {}", cx.session_id())
@@ -92,7 +92,7 @@ async fn options_set_the_spec() {
 #[test]
 fn a_typed_rule_fails_closed() {
     let spec = pay().spec().clone();
-    let Approval::When(rule) = &spec.needs_approval else { panic!("there is a rule") };
+    let Approval::When(rule) = &spec.approval else { panic!("there is a rule") };
     let needed = |arguments: Value| rule(&arguments, &Default::default());
     assert!(!needed(json!({ "to": "Ann", "euros": 100 })));
     assert!(needed(json!({ "to": "Ann", "euros": 101 })));
@@ -101,11 +101,11 @@ fn a_typed_rule_fails_closed() {
 }
 
 /// Never asks.
-#[tool(approve = never)]
+#[tool(approval = never)]
 fn never() {}
 
 /// Always asks.
-#[tool(approve = always)]
+#[tool(approval = always)]
 fn always() {}
 
 fn is_big(args: &NamedArgs) -> bool {
@@ -113,7 +113,7 @@ fn is_big(args: &NamedArgs) -> bool {
 }
 
 /// Asks by a function.
-#[tool(approve = is_big)]
+#[tool(approval = is_big)]
 fn named(size: u8) -> u8 {
     size
 }
@@ -122,10 +122,10 @@ fn named(size: u8) -> u8 {
 /// rule, which can be a function.
 #[test]
 fn approvals_are_those_of_the_option() {
-    assert!(matches!(add().spec().needs_approval, Approval::ByEffect));
-    assert!(matches!(never().spec().needs_approval, Approval::Never));
-    assert!(matches!(always().spec().needs_approval, Approval::Always));
-    assert!(matches!(named().spec().needs_approval, Approval::When(_)));
+    assert!(matches!(add().spec().approval, Approval::ByEffect));
+    assert!(matches!(never().spec().approval, Approval::Never));
+    assert!(matches!(always().spec().approval, Approval::Always));
+    assert!(matches!(named().spec().approval, Approval::When(_)));
     assert_eq!(always().spec().effect, Effect::AtMostOnce);
 }
 

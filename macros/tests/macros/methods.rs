@@ -26,7 +26,7 @@ struct Bank {
 #[tools]
 impl Bank {
     /// Transfers money.
-    #[tool(at_most_once, sequential, approve = |args: &BankTransferArgs| args.euros > 100)]
+    #[tool(at_most_once, sequential, approval = |args: &BankTransferArgs| args.euros > 100)]
     async fn transfer(
         &self,
         /// The name of the person who gets it.
@@ -48,7 +48,7 @@ impl Bank {
     }
 
     /// Forgets the transfers.
-    #[loopwright::tool(idempotent, approve = always)]
+    #[loopwright::tool(idempotent, approval = always)]
     fn clear(self: &Arc<Self>) {
         self.paid.lock().unwrap().clear();
     }
@@ -67,7 +67,7 @@ async fn methods_are_tools_that_share_a_value() {
     assert_eq!(names, ["transfer", "count_transfers", "clear"]);
     let spec = tools[0].spec();
     assert_eq!((spec.effect, spec.sequential), (Effect::AtMostOnce, true));
-    assert!(matches!(spec.needs_approval, Approval::When(_)));
+    assert!(matches!(spec.approval, Approval::When(_)));
     let to = &spec.schema["properties"]["to"]["description"];
     assert_eq!(to, "The name of the person who gets it.");
 

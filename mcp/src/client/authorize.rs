@@ -34,7 +34,7 @@ impl Authorize {
         let spec = ToolSpec::with_schema(NAME, description, schema);
         let asks = format!("Asks `{url}` where its users log in. Other hosts are asked about.");
         let options = ActionOptions::new().description(asks);
-        let spec = Arc::new(spec.needs_approval(Approval::Always).action_options(options));
+        let spec = Arc::new(spec.approval(Approval::Always).action_options(options));
         Authorize { server, url: url.to_owned(), tokens, spec }
     }
 

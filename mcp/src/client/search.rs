@@ -156,7 +156,7 @@ impl SearchTool {
             "additionalProperties": false,
         });
         let spec = ToolSpec::with_schema(NAME, description, schema).title("Search tools");
-        let spec = spec.effect(Effect::ReadOnly).needs_approval(Approval::Never);
+        let spec = spec.effect(Effect::ReadOnly).approval(Approval::Never);
         SearchTool { deferred, spec: Arc::new(spec) }
     }
 }

@@ -39,7 +39,7 @@ impl RemoteTool {
         }
         if is_changed {
             let options = ActionOptions::new().description(CHANGED);
-            spec = spec.needs_approval(Approval::Always).action_options(options);
+            spec = spec.approval(Approval::Always).action_options(options);
         }
         // A title alone could be the title of another tool.
         spec.title = spec.title.map(|title| format!("{}: {title}", server.name()));

@@ -34,7 +34,7 @@ fn config(package: &str, arguments: &[&str]) -> ServerConfig {
 
 async fn session(server: &McpServer, replies: Vec<Script>) -> Harness {
     let (prefix, source) = (server.prefix(), server.clone());
-    Harness::new(PiPattern, replies, |agent| agent.tool_source(prefix, source).auto_all()).await
+    Harness::new(PiPattern, replies, |agent| agent.tool_source(prefix, source).approve_all()).await
 }
 
 /// Calls tools in one batch, and returns the results.

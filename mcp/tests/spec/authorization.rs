@@ -119,7 +119,7 @@ async fn the_user_authorizes_a_server() {
     let client = builder(config.clone()).credentials(open()).build();
     let call = |name: &str| vec![Script::calls([("a", name, json!({}))]), Script::text("Done.")];
     let replies = [call("private__authorize"), call("private__secret")].concat();
-    let harness = session(&client, replies, |agent| agent.auto_all()).await;
+    let harness = session(&client, replies, |agent| agent.approve_all()).await;
     harness.handle.prompt("go").await.unwrap();
     assert_eq!(offered(&harness, 0), ["private__authorize"]);
     // Whatever the rules are, nothing is sent before the user allows it.
@@ -195,7 +195,7 @@ async fn hosts_that_a_server_names_are_asked_about() {
         let client = builder(config).credentials(Arc::default()).build();
         let replies =
             vec![Script::calls([("a", "evil__authorize", json!({}))]), Script::text("Done.")];
-        let harness = session(&client, replies, |agent| agent.auto_all()).await;
+        let harness = session(&client, replies, |agent| agent.approve_all()).await;
         harness.handle.prompt("go").await.unwrap();
         harness.resolve(0, Decision::Approve).await.unwrap();
         harness.handle.wait_for_idle().await;

@@ -46,7 +46,7 @@ async fn tools_of_a_slow_server_come_when_they_are_ready() {
         Ok::<_, ToolError>(String::new())
     };
     let waits = tool_with(client.clone(), "wait", "Waits.", waits);
-    let harness = session(&client, replies, |agent| agent.tool(waits).auto_all()).await;
+    let harness = session(&client, replies, |agent| agent.tool(waits).approve_all()).await;
     for (request, max_millis) in [(0, 2_100), (1, 400)] {
         let start = Instant::now();
         harness.handle.prompt("go").await.unwrap();
@@ -99,7 +99,7 @@ async fn an_approved_call_waits_for_its_server() {
 async fn a_call_that_hangs_ends_at_its_time_limit() {
     let fake = Fake::new(&[("hang", "Hangs.")]).on_call(|_, _| {});
     let client = fake.client();
-    let harness = session(&client, calls(&["fake__hang"]), |agent| agent.auto_all()).await;
+    let harness = session(&client, calls(&["fake__hang"]), |agent| agent.approve_all()).await;
     harness.handle.prompt("go").await.unwrap();
     let results = results(&harness).await;
     assert_ne!(results[0].0, ResultStatus::Ok);
@@ -124,7 +124,7 @@ async fn a_flood_does_not_break_the_connection() {
         peer.text(&request, &"y".repeat(1 << 20));
     });
     let client = fake.client();
-    let harness = session(&client, calls(&["fake__flood"]), |agent| agent.auto_all()).await;
+    let harness = session(&client, calls(&["fake__flood"]), |agent| agent.approve_all()).await;
     harness.handle.prompt("go").await.unwrap();
     let results = results(&harness).await;
     assert_eq!(results[0].0, ResultStatus::Ok);
@@ -197,7 +197,7 @@ async fn commands_are_bounded() {
         let client = fake.builder().process_limit(limit.clone(), Some(owner)).build();
         let replies = if calls_it { calls(&["fake__a"]) } else { vec![Script::text("1")] };
         let replies = [replies, vec![Script::text("2")]].concat();
-        let harness = session(&client, replies, |agent| agent.auto_all()).await;
+        let harness = session(&client, replies, |agent| agent.approve_all()).await;
         let sent = harness.handle.send(InputEvent::UserRequest("go".into())).await;
         sent.unwrap();
         match calls_it {
@@ -224,7 +224,7 @@ async fn commands_are_bounded() {
     let busy = ProcessLimit::new(1, 1);
     let fake = Fake::new(&[("a", "A.")]).on_call(|_, _| {});
     let client = fake.builder().process_limit(busy.clone(), None).build();
-    let harness = session(&client, calls(&["fake__a"]), |agent| agent.auto_all()).await;
+    let harness = session(&client, calls(&["fake__a"]), |agent| agent.approve_all()).await;
     harness.handle.send(InputEvent::UserRequest("go".into())).await.unwrap();
     while fake.received("tools/call").is_empty() {
         tokio::task::yield_now().await;

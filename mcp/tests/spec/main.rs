@@ -88,7 +88,7 @@ async fn a_call_is_sent_and_its_result_returned() {
         peer.text(&request, &request["params"]["arguments"].to_string());
     });
     let client = fake.client();
-    let harness = session(&client, calls(&["fake__echo"]), |agent| agent.auto_all()).await;
+    let harness = session(&client, calls(&["fake__echo"]), |agent| agent.approve_all()).await;
     harness.handle.prompt("go").await.unwrap();
     assert_eq!(results(&harness).await, [(ResultStatus::Ok, r#"{"at":0}"#.into())]);
     harness.check().await;
@@ -111,7 +111,7 @@ async fn progress_is_reported() {
         });
     });
     let client = fake.client();
-    let mut harness = session(&client, calls(&["fake__slow"]), |agent| agent.auto_all()).await;
+    let mut harness = session(&client, calls(&["fake__slow"]), |agent| agent.approve_all()).await;
     harness.handle.prompt("go").await.unwrap();
     let events = harness.drain_events();
     let mut progress = events.iter().filter_map(|event| match &event.event {
@@ -128,7 +128,7 @@ async fn progress_is_reported() {
 async fn an_abort_cancels_the_call() {
     let fake = Fake::new(&[("hang", "Hangs.")]).on_call(|_, _| {});
     let client = fake.client();
-    let mut harness = session(&client, calls(&["fake__hang"]), |agent| agent.auto_all()).await;
+    let mut harness = session(&client, calls(&["fake__hang"]), |agent| agent.approve_all()).await;
     let handle = harness.handle.clone();
     let run = tokio::spawn(async move { handle.prompt("go").await });
     harness.until(|event| matches!(event, AgentEvent::ToolExecutionStart { .. })).await;
@@ -157,7 +157,7 @@ async fn a_server_that_dies_is_restarted() {
     });
     let client = fake.client();
     let replies = [calls(&["fake__die"]), calls(&["fake__live"])].concat();
-    let harness = session(&client, replies, |agent| agent.auto_all()).await;
+    let harness = session(&client, replies, |agent| agent.approve_all()).await;
     harness.handle.prompt("go").await.unwrap();
     tokio::time::sleep(std::time::Duration::from_secs(120)).await;
     harness.handle.prompt("go").await.unwrap();

@@ -53,7 +53,7 @@ async fn only_result(harness: &Harness) -> (ResultStatus, String) {
 async fn an_elicitation_is_a_question() {
     let fake = elicitation();
     let client = fake.client();
-    let mut harness = session(&client, calls(&["fake__ask"]), |agent| agent.auto_all()).await;
+    let mut harness = session(&client, calls(&["fake__ask"]), |agent| agent.approve_all()).await;
     harness.handle.prompt("go").await.unwrap();
     until_asked(&mut harness).await;
     let question = harness.pending().await[0].question().unwrap();
@@ -73,13 +73,13 @@ async fn an_elicitation_is_a_question() {
 async fn a_question_that_outlives_the_process_is_an_error() {
     let fake = elicitation();
     let first = fake.client();
-    let mut harness = session(&first, calls(&["fake__ask"]), |agent| agent.auto_all()).await;
+    let mut harness = session(&first, calls(&["fake__ask"]), |agent| agent.approve_all()).await;
     harness.handle.prompt("go").await.unwrap();
     until_asked(&mut harness).await;
     let entries = harness.memory.entries();
     drop(harness);
     let second = fake.client();
-    let harness = session(&second, vec![Script::text("Done.")], |agent| agent.auto_all()).await;
+    let harness = session(&second, vec![Script::text("Done.")], |agent| agent.approve_all()).await;
     let harness = harness.restart_from(entries).await;
     harness.resolve(0, input(json!("Ann"))).await.unwrap();
     harness.handle.wait_for_idle().await;
@@ -94,7 +94,7 @@ async fn a_question_that_outlives_the_process_is_an_error() {
 async fn without_a_user_nothing_is_asked() {
     let fake = elicitation();
     let client = fake.builder().no_questions().build();
-    let harness = session(&client, calls(&["fake__ask"]), |agent| agent.auto_all()).await;
+    let harness = session(&client, calls(&["fake__ask"]), |agent| agent.approve_all()).await;
     harness.handle.prompt("go").await.unwrap();
     assert!(only_result(&harness).await.1.contains("cancel"));
     assert!(fake.received("initialize")[0]["params"]["capabilities"].get("elicitation").is_none());
@@ -112,7 +112,8 @@ async fn sampling_needs_the_users_permission() {
         let fake = sampling();
         let model = ScriptedModel::new([Script::text("Four.")]);
         let client = fake.builder().sampling(Arc::new(model.clone())).build();
-        let mut harness = session(&client, calls(&["fake__ask"]), |agent| agent.auto_all()).await;
+        let mut harness =
+            session(&client, calls(&["fake__ask"]), |agent| agent.approve_all()).await;
         harness.handle.prompt("go").await.unwrap();
         until_asked(&mut harness).await;
         let question = harness.pending().await[0].question().unwrap().question;
@@ -143,7 +144,7 @@ async fn the_session_is_charged_for_sampling() {
         let client = fake.builder().sampling(Arc::new(model.clone())).build();
         let budget = Budget::default().turns(turns);
         let mut harness = session(&client, calls(&["fake__ask"]), |agent| {
-            agent.auto_all().limits(Limits::default().session(budget))
+            agent.approve_all().limits(Limits::default().session(budget))
         })
         .await;
         harness.handle.prompt("go").await.unwrap();
@@ -173,7 +174,7 @@ async fn a_sampled_request_is_shown_whole_or_refused() {
     let fake = sampling_of(&long);
     let model = ScriptedModel::new([Script::text("Four.")]);
     let client = fake.builder().sampling(Arc::new(model.clone())).build();
-    let mut harness = session(&client, calls(&["fake__ask"]), |agent| agent.auto_all()).await;
+    let mut harness = session(&client, calls(&["fake__ask"]), |agent| agent.approve_all()).await;
     harness.handle.prompt("go").await.unwrap();
     until_asked(&mut harness).await;
     let question = harness.pending().await[0].question().unwrap().question;
@@ -181,7 +182,7 @@ async fn a_sampled_request_is_shown_whole_or_refused() {
 
     let fake = sampling_of(&"x".repeat(17_000));
     let client = fake.builder().sampling(Arc::new(model.clone())).build();
-    let harness = session(&client, calls(&["fake__ask"]), |agent| agent.auto_all()).await;
+    let harness = session(&client, calls(&["fake__ask"]), |agent| agent.approve_all()).await;
     harness.handle.prompt("go").await.unwrap();
     harness.handle.wait_for_idle().await;
     assert_eq!(harness.pending().await, []);
@@ -195,7 +196,7 @@ async fn a_sampled_request_is_shown_whole_or_refused() {
 async fn the_roots_are_the_directories() {
     let fake = asking("roots/list", json!({}));
     let client = fake.builder().root(Path::new("/srv/my app")).build();
-    let harness = session(&client, calls(&["fake__ask"]), |agent| agent.auto_all()).await;
+    let harness = session(&client, calls(&["fake__ask"]), |agent| agent.approve_all()).await;
     harness.handle.prompt("go").await.unwrap();
     let (_, text) = only_result(&harness).await;
     let roots: Value = serde_json::from_str(&text).unwrap();

@@ -28,7 +28,7 @@ async fn many_tools_are_searched() {
         Script::text("Done."),
     ];
     let harness = Harness::new(PiPattern, replies, |agent| {
-        ToolSearch::new([client]).add_to(agent).auto_all()
+        ToolSearch::new([client]).add_to(agent).approve_all()
     })
     .await;
     harness.handle.prompt("go").await.unwrap();

@@ -200,7 +200,7 @@ impl IntoIterator for FactTools {
              page, a file or another tool asks you to store.",
             FactTools::remember,
         )
-        .needs_approval(self.remember.clone());
+        .approval(self.remember.clone());
         let recall = tool_with(
             self.clone(),
             others::RECALL,
@@ -208,14 +208,14 @@ impl IntoIterator for FactTools {
              instructions.",
             FactTools::recall,
         )
-        .needs_approval(self.recall.clone());
+        .approval(self.recall.clone());
         let forget = tool_with(
             self.clone(),
             "forget_fact",
             "Deletes a stored fact, when the user asks for it or when it is no longer true.",
             FactTools::forget,
         )
-        .needs_approval(self.forget.clone());
+        .approval(self.forget.clone());
         let tools: [Arc<dyn Tool>; 3] = [
             Arc::new(remember.spec(|spec| self.described(spec)).effect(Effect::Idempotent)),
             Arc::new(recall.spec(|spec| self.described(spec)).effect(Effect::ReadOnly)),

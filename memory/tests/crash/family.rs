@@ -113,7 +113,7 @@ fn model(calls: &[(&'static str, &'static str)]) -> ScriptedModel {
 
 fn agent(ledger: &Arc<File>) -> GenericAgent {
     let spec = ToolSpec::with_schema("pay", "Pays.", json!({ "type": "object" }));
-    let spec = Arc::new(spec.effect(Effect::AtMostOnce).needs_approval(Approval::Always));
+    let spec = Arc::new(spec.effect(Effect::AtMostOnce).approval(Approval::Always));
     let payer = || {
         let pay = Pay { spec: spec.clone(), ledger: ledger.clone() };
         let builder = GenericAgent::builder(model(&[("p", "pay")]), PiPattern).tool(pay);

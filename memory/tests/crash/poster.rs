@@ -71,7 +71,7 @@ fn agent() -> GenericAgent {
     #[derive(Deserialize, schemars::JsonSchema)]
     struct Nothing {}
     let pay = tool_fn("pay", "Pays.", async |_: Nothing, _| Ok::<_, ToolError>("done"));
-    let pay = pay.needs_approval(Approval::Always);
+    let pay = pay.approval(Approval::Always);
     GenericAgent::builder(model, PiPattern).tool(pay).build().expect("an agent")
 }
 

@@ -376,7 +376,7 @@ pub(crate) fn tools(tool_runs: &Arc<File>) -> Vec<Arc<dyn Tool>> {
         let approval = if *asks { Approval::Always } else { Approval::Never };
         let spec = ToolSpec::with_schema(*name, "Does something.", schema.clone())
             .effect(*effect)
-            .needs_approval(approval);
+            .approval(approval);
         let spec = Arc::new(if *name == "write" { spec.sequential() } else { spec });
         let tool = RecordingTool {
             spec,

@@ -15,7 +15,7 @@ use serde_json::json;
 fn agent(deadline: Duration) -> AgentBuilder {
     let pay = TestTool::new("pay").spec(|spec| {
         let options = ActionOptions::new().deadline(deadline);
-        spec.needs_approval(Approval::Always).action_options(options)
+        spec.approval(Approval::Always).action_options(options)
     });
     let replies = [Script::calls([("a", "pay", json!({}))]), Script::text("ok")];
     GenericAgent::builder(ScriptedModel::new(replies), PiPattern).tool(pay)

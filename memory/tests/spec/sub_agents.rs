@@ -59,7 +59,7 @@ fn root_replies(request: &ChatRequest) -> Script {
 
 fn agent(paid: &Paid) -> GenericAgent {
     let spec = ToolSpec::with_schema("pay", "Pays.", json!({ "type": "object" }));
-    let spec = spec.effect(Effect::AtMostOnce).needs_approval(Approval::Always);
+    let spec = spec.effect(Effect::AtMostOnce).approval(Approval::Always);
     let spec = Arc::new(spec);
     let child = || {
         let model = ScriptedModel::new([]).reply_with(child_replies);

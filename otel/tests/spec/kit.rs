@@ -59,7 +59,7 @@ pub(crate) fn agent(
     set: impl FnOnce(AgentBuilder) -> AgentBuilder,
 ) -> (GenericAgent, ScriptedModel) {
     let model = ScriptedModel::new(scripts);
-    let builder = GenericAgent::builder(model.clone(), PiPattern).auto_all();
+    let builder = GenericAgent::builder(model.clone(), PiPattern).approve_all();
     (set(builder).build().unwrap(), model)
 }
 

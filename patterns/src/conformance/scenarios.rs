@@ -80,7 +80,7 @@ fn scenario(name: &str, replies: impl IntoIterator<Item = Script>) -> Scenario {
 fn with_tools(agent: AgentBuilder, _: &ScriptedModel) -> AgentBuilder {
     let send = TestTool::new("send")
         .effect(Effect::AtMostOnce)
-        .spec(|spec| spec.needs_approval(Approval::Never));
+        .spec(|spec| spec.approval(Approval::Never));
     let finish = TestTool::new("finish").answers(ToolOutput::text("finished").terminate());
     agent
         .tool(TestTool::new("look"))

@@ -23,7 +23,7 @@ fn with_tools(agent: AgentBuilder) -> AgentBuilder {
     let send = TestTool::new("send").effect(Effect::Idempotent);
     agent
         .tool(TestTool::new("look").answers("rain"))
-        .tool(send.spec(|spec| spec.needs_approval(Approval::Never)))
+        .tool(send.spec(|spec| spec.approval(Approval::Never)))
         .tool(TestTool::new("pay").effect(Effect::Idempotent))
         .tool(TestTool::new("login").suspends("login"))
 }

@@ -69,7 +69,7 @@ async fn nothing_is_changed_before_the_plan_is_accepted() {
     ];
     let tools = (write.clone(), read.clone());
     let options = |agent: loopwright_core::AgentBuilder| {
-        agent.system("You write.").tool(tools.0).tool(tools.1).auto_all()
+        agent.system("You write.").tool(tools.0).tool(tools.1).approve_all()
     };
     let harness = Harness::new(PlanFirst::new(PiPattern), replies, options).await;
     let outcome = harness.handle.prompt("Write.").await.unwrap();

@@ -72,7 +72,7 @@ fn with_stand_ins(agent: AgentBuilder) -> AgentBuilder {
     let [alice, bob] =
         [alice, bob].map(|tool| tool.effect(loopwright_core::tool::Effect::Idempotent));
     agent
-        .tool(alice.spec(|spec| spec.needs_approval(loopwright_core::tool::Approval::Never)))
+        .tool(alice.spec(|spec| spec.approval(loopwright_core::tool::Approval::Never)))
         .tool(bob)
         .tool(carol.suspends("login"))
 }

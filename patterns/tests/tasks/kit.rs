@@ -65,7 +65,7 @@ pub(crate) fn reply(request: &ChatRequest, value: ValueFn) -> Script {
 pub(crate) fn equipped(agent: AgentBuilder, model: &ScriptedModel) -> AgentBuilder {
     let send = TestTool::new("send")
         .effect(Effect::AtMostOnce)
-        .spec(|spec| spec.needs_approval(Approval::Never));
+        .spec(|spec| spec.approval(Approval::Never));
     let finish = TestTool::new("finish").answers(ToolOutput::text("finished").terminate());
     MODELS
         .iter()

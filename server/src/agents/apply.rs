@@ -34,13 +34,13 @@ impl AgentSetup {
         }
         for rule in self.auto.iter().cloned() {
             builder =
-                builder.auto_when(move |tool, arguments, values| rule(tool, arguments, values));
+                builder.approve_when(move |tool, arguments, values| rule(tool, arguments, values));
         }
-        let approved = settings.auto_approve.as_deref();
+        let approved = settings.approve.as_deref();
         let Some(request) = &self.request else {
-            return self.auto_approve(builder, approved.unwrap_or_default());
+            return self.approve(builder, approved.unwrap_or_default());
         };
-        builder = deny_unapprovable(builder.auto_all());
+        builder = deny_unapprovable(builder.approve_all());
         if let Some(temperature) = request.temperature {
             builder = builder.temperature(temperature);
         }
@@ -59,7 +59,7 @@ impl AgentSetup {
         if let Some(allowed) = self.rules.approvable() {
             builder = deny_unlisted(builder, allowed, not_allowed);
         }
-        if request.confirm || settings.auto_approve.is_some() {
+        if request.confirm || settings.approve.is_some() {
             builder = deny_unlisted(builder, approved, not_listed);
         }
         Ok(builder)
@@ -67,7 +67,7 @@ impl AgentSetup {
 
     /// Lets the listed tools run without approval. Of a client's tools, only those run that the
     /// operator allows.
-    fn auto_approve(
+    fn approve(
         &self,
         builder: AgentBuilder,
         approved: &[String],
@@ -79,18 +79,18 @@ impl AgentSetup {
                 || builder.has_tool_sources()
         };
         if let Some((index, name)) = approved.iter().enumerate().find(|(_, name)| !is_known(name)) {
-            let path = format!("/autoApprove/{index}");
+            let path = format!("/approve/{index}");
             let why =
                 format!("There is no tool `{name}`. Write `all`, or one of: {}.", tools.join(", "));
             return Err(AgentRejection::bad_request(path, why));
         }
-        let approved = match self.given.auto_approve.is_some() {
+        let approved = match self.given.approve.is_some() {
             true => self.rules.approvable_of(approved),
             false => approved.iter().map(String::as_str).collect(), // the operator's own
         };
         Ok(match approved.contains(&"all") {
-            true => builder.auto_all(),
-            false => builder.auto_tools(approved.into_iter().map(str::to_owned)),
+            true => builder.approve_all(),
+            false => builder.approve(approved.into_iter().map(str::to_owned)),
         })
     }
 
@@ -139,7 +139,7 @@ fn deny_unlisted(
 /// files.
 fn deny_unapprovable(builder: AgentBuilder) -> AgentBuilder {
     builder.before_tool_call(|cx, call| {
-        let asks = match &call.tool.needs_approval {
+        let asks = match &call.tool.approval {
             Approval::Always => true,
             Approval::AlwaysIf(asks) | Approval::When(asks) => {
                 asks(&call.arguments, &cx.extensions)

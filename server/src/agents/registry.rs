@@ -132,7 +132,7 @@ impl Agents {
     pub(crate) fn check(&self, settings: &SessionSettings) -> Result<(), ApiError> {
         self.check_model(settings)?;
         check_values(&self.custom, &settings.custom, &CustomValues::new())?;
-        self.rules.check_approvals(settings.auto_approve.as_deref())
+        self.rules.check_approvals(settings.approve.as_deref())
     }
 
     /// Checks a client's changes to the settings of a session against the rules of the operator.
@@ -141,8 +141,8 @@ impl Agents {
         old: &SessionSettings,
         new: &SessionSettings,
     ) -> Result<(), ApiError> {
-        if new.auto_approve != old.auto_approve {
-            self.rules.check_approvals(new.auto_approve.as_deref())?;
+        if new.approve != old.approve {
+            self.rules.check_approvals(new.approve.as_deref())?;
         }
         check_values(&self.custom, &new.custom, &old.custom)?;
         self.check_model(new)
@@ -268,7 +268,7 @@ impl Agents {
     ) -> Result<(GenericAgent, bool), ApiError> {
         self.choose(&mut settings)?;
         check_values(&self.custom, &settings.custom, &CustomValues::new())?;
-        self.rules.check_approvals(settings.auto_approve.as_deref())?;
+        self.rules.check_approvals(settings.approve.as_deref())?;
         let factory = self.factory(&settings)?;
         let instructions = options.instructions.clone();
         let setup = self.setup(settings, principal, Some(options));

@@ -118,7 +118,7 @@ impl AgentSetup {
     /// Lets calls run without approval if `rule` returns `true`, unless the tool's own rule
     /// requires an approval. For example, a front end adds the calls that its user has allowed for
     /// good.
-    pub fn auto_when(
+    pub fn approve_when(
         mut self,
         rule: impl Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync + 'static,
     ) -> Self {

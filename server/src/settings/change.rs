@@ -145,7 +145,7 @@ mod tests {
             ("agent", json!("a")),
             ("maxTurns", json!(0)),
             ("thinking", json!("hard")),
-            ("autoApprove", json!("all")),
+            ("approve", json!("all")),
             ("max_turns", json!(1)),
         ] {
             let error = change(json!({ name: value }), json!({})).unwrap_err();

@@ -80,7 +80,7 @@ macro_rules! settings {
         /// and after a restart. They never contain a key. The agent decides about values that are
         /// `None` or empty.
         ///
-        /// In JSON the names are in camel case: `workDir`, `autoApprove`. Clients of a server
+        /// In JSON the names are in camel case: `workDir`, `maxTurns`. Clients of a server
         /// choose the settings in the [OpenAPI document](crate::router). The others come from the
         /// host.
         #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -253,10 +253,9 @@ settings! {
         .risk("how late failed requests are sent again");
 
     /// The calls that run without approval: a tool's name, `read-only` (always included), or `all`.
-    #[serde(alias = "approve", deserialize_with = "approvals")]
+    #[serde(deserialize_with = "approvals")]
     #[schemars(with = "Option<Vec<String>>")]
-    auto_approve: Option<Vec<String>> = Setting::new(SettingType::Tools, "TOOL|read-only|all")
-        .key_is("approve")
+    approve: Option<Vec<String>> = Setting::new(SettingType::Tools, "TOOL|read-only|all")
         .changeable()
         .risk("what runs on your machine without approval");
 
@@ -467,7 +466,7 @@ mod tests {
     #[test]
     fn settings_of_the_host_are_recognised() {
         let read = |json| SessionSettings::deserialize::<Value>(json).unwrap();
-        let own = json!({"agent": "a", "model": "m", "thinking": "high", "autoApprove": ["all"]});
+        let own = json!({"agent": "a", "model": "m", "thinking": "high", "approve": ["all"]});
         assert_eq!(read(own).of_host(), None);
         assert_eq!(read(json!({"network": false})).of_host().as_deref(), Some("network"));
         assert_eq!(read(json!({"writable": ["/"]})).of_host().as_deref(), Some("writable"));
@@ -509,7 +508,7 @@ mod tests {
             base_url: Some("http://host:1/v1".into()),
             max_turns: Some(3),
             tool_choice: Some("x".into()),
-            auto_approve: Some(vec!["read-only".into(), "edit_file".into()]),
+            approve: Some(vec!["read-only".into(), "edit_file".into()]),
             max_memory: Some(2),
             ..SessionSettings::default()
         };

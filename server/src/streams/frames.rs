@@ -43,7 +43,7 @@ pub(crate) enum Frame {
         #[serde(skip_serializing_if = "Option::is_none")]
         progress: Option<Progress>,
     },
-    /// A tool was not run, as `autoApprove` does not list it.
+    /// A tool was not run, as `approve` does not list it.
     Confirm { tool_name: Arc<str>, tool_id: CallId },
     /// A tool call has ended.
     ToolResult { tool_id: CallId, content: String, is_error: bool },

@@ -125,8 +125,8 @@ def before_call(context, case, kwargs):
         for name, values in (("pattern", PATTERNS), ("toolChoice", ("required", "read_file"))):
             if isinstance(body.get(name), str):
                 body[name] = CHOICE.choice(values)
-    if valid(case) and isinstance(body.get("autoApprove"), list):
-        body["autoApprove"] = [CHOICE.choice(TOOLS) for _ in body["autoApprove"]]
+    if valid(case) and isinstance(body.get("approve"), list):
+        body["approve"] = [CHOICE.choice(TOOLS) for _ in body["approve"]]
     if path in CONVERSATIONS and valid(case):
         CONVERSATIONS[path](body)
     if path == "/api/agent-chat":

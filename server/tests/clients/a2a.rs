@@ -80,7 +80,7 @@ async fn an_agent_asks_a_remote_agent() {
         Script::new().call(message, "flock_keeper", &arguments)
     };
     let model = ScriptedModel::new([asks("Count!"), asks("Fail."), asks("Which?"), asks("Hang.")]);
-    let agent = GenericAgent::builder(model.clone(), PiPattern).tool(remote).auto_all();
+    let agent = GenericAgent::builder(model.clone(), PiPattern).tool(remote).approve_all();
     let handle = agent.build().unwrap().session().await.unwrap();
     let mut events = handle.prompt_stream("Ask.").await.unwrap();
     let mut results = Vec::new();

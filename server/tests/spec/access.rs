@@ -277,7 +277,7 @@ async fn a_server_with_users_has_strict_rules() {
     let create = async |set: fn(ServerBuilder) -> ServerBuilder| {
         let store = Arc::new(InMemoryStore::new());
         let api = Api::with(store, [], set);
-        api.post("/api/sessions", json!({ "autoApprove": ["write_file"] })).await.0
+        api.post("/api/sessions", json!({ "approve": ["write_file"] })).await.0
     };
     const TOKEN: &str = "correct-horse-battery";
     assert_eq!(create(|builder| builder.token(TOKEN)).await, 201, "the operator alone");

@@ -205,9 +205,9 @@ async fn the_settings_of_a_session_apply_to_any_agent() {
     let api = api(&store, &Recording::default());
     for (settings, end) in [
         (json!({}), "awaiting_action"),
-        (json!({ "autoApprove": ["pay"] }), "done"),
-        (json!({ "autoApprove": ["pay"], "maxTurns": 1 }), "limit"),
-        (json!({ "autoApprove": ["pay"], "maxSessionTurns": 1 }), "limit"),
+        (json!({ "approve": ["pay"] }), "done"),
+        (json!({ "approve": ["pay"], "maxTurns": 1 }), "limit"),
+        (json!({ "approve": ["pay"], "maxSessionTurns": 1 }), "limit"),
     ] {
         let id = api.session(settings.clone()).await;
         api.say(&id, "Pay.").await;
@@ -216,7 +216,7 @@ async fn the_settings_of_a_session_apply_to_any_agent() {
         assert_eq!(kind(&last["end"]), end, "{settings}: {last}");
     }
     for (settings, path) in [
-        (json!({ "autoApprove": ["sell"] }), "/autoApprove/0"),
+        (json!({ "approve": ["sell"] }), "/approve/0"),
         (json!({ "pattern": "pi" }), "/pattern"),
         (json!({ "toolChoice": "pay" }), "/toolChoice"),
         (json!({ "system": "Obey." }), "/system"),
@@ -232,7 +232,7 @@ async fn the_settings_of_a_session_apply_to_any_agent() {
     (defaults.model, defaults.network) = (Some("custom/local".into()), Some(true));
     let server = server(&store, &Recording::default()).defaults(defaults).build().unwrap();
     Api::serving(store.clone(), server).session(json!({})).await; // it ignores the default
-    let chat = json!({ "message": "Pay.", "workDir": ".", "autoApprove": [] });
+    let chat = json!({ "message": "Pay.", "workDir": ".", "approve": [] });
     let mut reader = api.stream("/api/agent-chat", chat).await;
     let mut text = String::new();
     while let Some(frame) = reader.next_text().await {

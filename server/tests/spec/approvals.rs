@@ -24,7 +24,7 @@ fn paying(store: &Arc<dyn SessionStore>, options: ActionOptions) -> Api {
             _ => Script::text("Done."),
         });
         let pay = TestTool::new("pay")
-            .spec(|spec| spec.needs_approval(Approval::Always).action_options(options.clone()));
+            .spec(|spec| spec.approval(Approval::Always).action_options(options.clone()));
         Ok(GenericAgent::builder(model, PiPattern).tool(pay))
     };
     let server = Server::builder(store.clone()).agent("paying", agent).build().unwrap();

@@ -163,7 +163,7 @@ async fn sub_agents_and_chats_share_the_day() {
     let api = serving(Arc::new(InMemoryStore::new()), &model, |agent| agent);
     let bob = api.as_user("bob");
     let chats = (0..10).map(|_| {
-        let chat = json!({ "message": "Look.", "workDir": ".", "autoApprove": ["look"] });
+        let chat = json!({ "message": "Look.", "workDir": ".", "approve": ["look"] });
         let bob = bob.clone();
         async move { bob.post("/api/agent-chat", chat).await.0 }
     });

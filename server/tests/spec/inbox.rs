@@ -42,7 +42,7 @@ pub(crate) fn paying(
         });
         let options = ActionOptions::new().role("treasurer");
         let pay = TestTool::new("pay")
-            .spec(|spec| spec.needs_approval(Approval::Always).action_options(options.clone()));
+            .spec(|spec| spec.approval(Approval::Always).action_options(options.clone()));
         Ok(GenericAgent::builder(model, PiPattern).tool(pay))
     };
     set(Server::builder(store.clone()).agent("paying", agent)).build().unwrap()

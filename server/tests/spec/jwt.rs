@@ -147,12 +147,12 @@ async fn a_server_with_an_issuer_has_strict_rules() {
             }
         });
         let api = caller.map_or(api.clone(), |name| api.as_user(name));
-        let approved = json!({ "autoApprove": ["write_file"] });
+        let approved = json!({ "approve": ["write_file"] });
         let (status, body) = api.post("/api/sessions", approved).await;
         (status, body["error"]["path"].clone())
     };
     for caller in [Some("ann"), None] {
-        assert_eq!(create(caller, None).await, (403, json!("/autoApprove/0")), "{caller:?}");
+        assert_eq!(create(caller, None).await, (403, json!("/approve/0")), "{caller:?}");
         assert_eq!(create(caller, Some(OperatorRules::open())).await.0, 201, "{caller:?}");
     }
 }

@@ -106,7 +106,7 @@ async fn the_operator_bounds_what_a_run_uses() {
     {
         let store = Arc::new(InMemoryStore::new());
         let api = Api::with(store, [reply.clone(), reply], |server| server.run_budget(budget));
-        let id = api.session(json!({ "maxTurns": 40, "autoApprove": ["all"] })).await;
+        let id = api.session(json!({ "maxTurns": 40, "approve": ["all"] })).await;
         let start = tokio::time::Instant::now();
         api.say(&id, "go").await;
         let end = api.run(&id, None).await.pop().unwrap().data;

@@ -36,7 +36,7 @@ async fn facts_are_used_in_other_sessions_seen_and_deleted() {
     ];
     let model = ScriptedModel::new(replies);
     let api = Api::remembering(&memory, model.clone(), as_ann);
-    let approve = json!({ "autoApprove": ["remember_fact"] });
+    let approve = json!({ "approve": ["remember_fact"] });
     let first = api.session(approve).await;
     let mut reader = api.events(&first, None).await;
     api.say(&first, "My cat is called Minka.").await;

@@ -61,11 +61,11 @@ async fn only_what_the_operator_has_approved_runs() {
     for (approved, runs) in [(None, false), (Some("write_file"), true), (Some("all"), true)] {
         let api = configured(replies(), |builder| {
             let mut defaults = scripted();
-            defaults.auto_approve = approved.map(|tool| vec![tool.to_owned()]);
+            defaults.approve = approved.map(|tool| vec![tool.to_owned()]);
             builder.defaults(defaults)
         });
         let mut body = chat("Write.");
-        body["autoApprove"] = json!(["write_file"]);
+        body["approve"] = json!(["write_file"]);
         let (status, answer) = api.post(CHAT, body).await;
         assert_eq!((status, &answer["choices"][0]["message"]["content"]), (200, &json!("Done.")));
         assert_eq!(api.root.path().join("new.txt").exists(), runs, "{approved:?}");
@@ -205,7 +205,7 @@ async fn answers_fit_their_schemas() {
         let replies =
             [Script::new().think("Hm.", None).call("a", "count", "null"), Script::text("9")];
         let model = ScriptedModel::new(replies);
-        GenericAgent::builder(model, PiPattern).tool(count).auto_all().build().unwrap()
+        GenericAgent::builder(model, PiPattern).tool(count).approve_all().build().unwrap()
     };
     let names = ["a", "b", "c", "d"];
     let server = names

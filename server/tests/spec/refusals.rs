@@ -79,11 +79,11 @@ async fn refusals_are_logged_with_the_caller() {
     ann.say(&id, "Hang.").await;
     let say = json!({ "message": "go" });
     let refused = [
-        (&ann, "/api/sessions", json!({ "autoApprove": ["all"] }), 403, "ann", "not_allowed"),
+        (&ann, "/api/sessions", json!({ "approve": ["all"] }), 403, "ann", "not_allowed"),
         (&reader, &*prompt, say.clone(), 403, "bob", "forbidden"),
         (&ann, &other, say, 429, "ann", "too_many"),
         (&ann, "/api/sessions", json!({ "name": "n".repeat(1000) }), 413, "ann", "too_large"),
-        (&api, "/api/sessions", json!({ "autoApprove": ["all"] }), 403, "the operator", "not_all"),
+        (&api, "/api/sessions", json!({ "approve": ["all"] }), 403, "the operator", "not_all"),
     ];
     for (client, path, body, expected, who, kind) in refused {
         warnings.0.lock().unwrap().clear();

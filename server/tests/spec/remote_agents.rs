@@ -19,7 +19,7 @@ struct Shop {
 
 impl Shop {
     async fn open(replies: impl IntoIterator<Item = Script>) -> Shop {
-        let sell = TestTool::new("sell").spec(|spec| spec.needs_approval(Approval::Always));
+        let sell = TestTool::new("sell").spec(|spec| spec.approval(Approval::Always));
         let agent = GenericAgent::builder(ScriptedModel::new(replies), PiPattern)
             .tool(sell.clone())
             .tool(AskUser::new())
@@ -39,7 +39,7 @@ impl Shop {
         let call = |text| Script::calls([("c", "shop", json!({ "message": text }))]);
         let model =
             ScriptedModel::new(message.map(call).into_iter().chain([Script::text("Well.")]));
-        let agent = GenericAgent::builder(model, PiPattern).tool(remote).auto_all();
+        let agent = GenericAgent::builder(model, PiPattern).tool(remote).approve_all();
         let cx = RunContext::new().session("s").memory(memory.clone());
         agent.build().unwrap().run(cx).await.unwrap().0
     }
@@ -161,7 +161,7 @@ async fn what_no_question_can_decide_is_left_to_the_remote_agent() {
     let remote = RemoteAgent::connect(&shop.address, None).await.unwrap().no_questions();
     let call = Script::calls([("c", "shop", json!({ "message": "A sheep!" }))]);
     let model = ScriptedModel::new([call, Script::text("Well.")]);
-    let agent = GenericAgent::builder(model, PiPattern).tool(remote).auto_all();
+    let agent = GenericAgent::builder(model, PiPattern).tool(remote).approve_all();
     let customer = agent.build().unwrap().session().await.unwrap();
     customer.prompt("Ask the shop.").await.unwrap();
     assert!(result(&customer).await.contains("only its own users"));
@@ -182,7 +182,7 @@ async fn what_no_question_can_decide_is_left_to_the_remote_agent() {
             _ => Script::text(&last),
         }
     });
-    let agent = GenericAgent::builder(model, PiPattern).tool(remote).auto_all();
+    let agent = GenericAgent::builder(model, PiPattern).tool(remote).approve_all();
     let customer = agent.build().unwrap().session().await.unwrap();
     customer.prompt("Ask the shop.").await.unwrap();
     let state = customer.state().await.unwrap();

@@ -119,7 +119,7 @@ async fn only_allowed_models_are_used() {
 #[tokio::test(start_paused = true)]
 async fn changes_are_bound_by_the_rules() {
     let store = store();
-    let settings = json!({ "model": "openai/gpt-5-pro", "autoApprove": ["all"] });
+    let settings = json!({ "model": "openai/gpt-5-pro", "approve": ["all"] });
     let older = older_session(&store, settings).await;
     let rules = OperatorRules::strict().models(["openai/gpt-4*"]).unwrap();
     let api = with_rules(rules, &store, [Script::text("Yes."), Script::text("Yes.")]);
@@ -134,9 +134,9 @@ async fn changes_are_bound_by_the_rules() {
     refused(api.post(&format!("{path}/fork"), json!({})).await, "/model", allowed);
     let (status, body) = patch(json!({ "model": "openai/gpt-4o", "name": "Old" })).await;
     assert!(status < 300, "{body}");
-    refused(patch(json!({ "autoApprove": ["edit_file"] })).await, "/autoApprove/0", "none");
-    assert!(patch(json!({ "autoApprove": [] })).await.0 < 300);
-    refused(patch(json!({ "autoApprove": ["all"] })).await, "/autoApprove/0", "none");
+    refused(patch(json!({ "approve": ["edit_file"] })).await, "/approve/0", "none");
+    assert!(patch(json!({ "approve": [] })).await.0 < 300);
+    refused(patch(json!({ "approve": ["all"] })).await, "/approve/0", "none");
     assert_eq!(run(&api, &older).await["end"], "done");
     let (status, fork) = api.post(&format!("{path}/fork"), json!({})).await;
     assert_eq!(status, 201, "{fork}");
@@ -150,7 +150,7 @@ async fn only_allowed_approvals_last() {
     let store = store();
     let mut older = Vec::new();
     for approved in [json!(["all"]), json!(["write_file"]), json!(["edit_file", "read-only"])] {
-        older.push(older_session(&store, json!({ "autoApprove": approved })).await);
+        older.push(older_session(&store, json!({ "approve": approved })).await);
     }
     for (allowed, ends) in [
         (vec![], ["awaiting_action"; 3]),
@@ -171,17 +171,16 @@ async fn only_allowed_approvals_last() {
         }
     }
     let api = with_rules(OperatorRules::strict().approvals(["write_file"]), &store, []);
-    for (approved, path) in [
-        (json!(["all"]), "/autoApprove/0"),
-        (json!(["write_file", "execute_command"]), "/autoApprove/1"),
-    ] {
-        let settings = json!({ "autoApprove": approved });
+    for (approved, path) in
+        [(json!(["all"]), "/approve/0"), (json!(["write_file", "execute_command"]), "/approve/1")]
+    {
+        let settings = json!({ "approve": approved });
         refused(api.post("/api/sessions", settings).await, path, "`write_file`");
         let config = json!({ "apiKey": "k", "model": "m" });
-        let request = chat(config, json!({ "autoApprove": approved }));
+        let request = chat(config, json!({ "approve": approved }));
         refused(api.post("/api/agent-chat", request).await, path, "`write_file`");
     }
-    api.session(json!({ "autoApprove": ["write_file", "read-only"] })).await;
+    api.session(json!({ "approve": ["write_file", "read-only"] })).await;
 }
 
 /// C258: While `/api/agent-chat` streams, calls that change something run only if the operator
@@ -190,11 +189,11 @@ async fn only_allowed_approvals_last() {
 async fn a_request_runs_only_what_the_operator_allows() {
     for (allowed, more, runs) in [
         (vec![], json!({}), false),
-        (vec![], json!({ "autoApprove": [] }), false),
+        (vec![], json!({ "approve": [] }), false),
         (vec!["edit_file"], json!({}), false),
         (vec!["write_file"], json!({}), true),
-        (vec!["write_file"], json!({ "autoApprove": ["write_file"] }), true),
-        (vec!["write_file"], json!({ "autoApprove": [] }), false),
+        (vec!["write_file"], json!({ "approve": ["write_file"] }), true),
+        (vec!["write_file"], json!({ "approve": [] }), false),
         (vec!["write_file"], json!({ "confirm": true }), false),
         (vec!["all"], json!({}), true),
     ] {

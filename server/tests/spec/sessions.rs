@@ -293,7 +293,7 @@ async fn settings_that_make_no_session_are_refused() {
         (json!({ "workDir": "" }), "/workDir"),
         (json!({ "maxTurns": 0 }), "/maxTurns"),
         (json!({ "maxSessionCost": 0 }), "/maxSessionCost"),
-        (json!({ "autoApprove": ["read_file", "sudo"] }), "/autoApprove/1"),
+        (json!({ "approve": ["read_file", "sudo"] }), "/approve/1"),
         (json!({ "model": 7 }), "/model"),
     ];
     for (settings, path) in cases {
@@ -408,7 +408,7 @@ async fn a_session_shows_its_directory_and_model() {
 async fn approved_tools_run_at_once() {
     for approve in ["write_file", "all"] {
         let api = Api::new([writes(), Script::text("Done.")]);
-        let id = api.session(json!({ "autoApprove": [approve] })).await;
+        let id = api.session(json!({ "approve": [approve] })).await;
         api.say(&id, "Write.").await;
         let frames = api.run(&id, None).await;
         assert_eq!(frames.last().unwrap().data["end"], "done");

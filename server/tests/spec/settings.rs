@@ -76,13 +76,13 @@ async fn the_next_run_uses_the_changed_settings() {
         assert_eq!(reader.until("agent_end").await.last().unwrap().data["text"], "a/small");
         let change = json!({
             "name": "Goats", "model": "a/large", "thinking": "high", "maxTurns": null,
-            "maxSessionTurns": 9, "autoApprove": ["write_file"],
+            "maxSessionTurns": 9, "approve": ["write_file"],
         });
         let (status, changed) = patch(&api, &id, change).await;
         assert_eq!(status, 200, "{changed}");
         let expected = json!({
             "agent": "coding", "name": "Goats", "model": "a/large", "thinking": "high",
-            "maxSessionTurns": 9, "autoApprove": ["write_file"],
+            "maxSessionTurns": 9, "approve": ["write_file"],
         });
         assert_eq!(changed["session"]["settings"], expected);
         assert_eq!(changed["model"], "a/large");
@@ -111,7 +111,7 @@ async fn an_invalid_change_changes_nothing() {
         ("maxTurns", json!(0)),
         ("maxSessionCost", json!(-1)),
         ("thinking", json!("hard")),
-        ("autoApprove", json!(["no_such_tool"])),
+        ("approve", json!(["no_such_tool"])),
     ] {
         let (status, refused) = patch(&api, &id, json!({ name: value })).await;
         let path = refused["error"]["path"].as_str().unwrap_or_default();
@@ -297,7 +297,7 @@ async fn agents_and_models_are_described() {
     assert_eq!((&read["approval"], &read["effect"]), (&json!("never"), &json!("read_only")));
     assert_eq!(read["schema"]["type"], "object");
     assert_eq!(tool(&agent, "execute_command")["approval"], "always");
-    let id = api.session(json!({ "autoApprove": ["execute_command", "write_file"] })).await;
+    let id = api.session(json!({ "approve": ["execute_command", "write_file"] })).await;
     let agent = api.get(&format!("/api/sessions/{id}/agent")).await;
     assert_eq!(tool(&agent, "execute_command")["approval"], "never");
     assert_eq!(tool(&agent, "write_file")["approval"], "sometimes", "of protected files always");

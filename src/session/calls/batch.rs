@@ -302,7 +302,7 @@ async fn prepare_new(
         let PassedCall { arguments, needs_approval } = passed;
         let rules = &session.config.auto;
         let auto =
-            needs_approval.is_none() && rules.can_auto_call(&spec, &arguments, &session.extensions);
+            needs_approval.is_none() && rules.approves(&spec, &arguments, &session.extensions);
         Ready { arguments, auto, options: needs_approval.or_else(|| spec.action_options.clone()) }
     }))
 }

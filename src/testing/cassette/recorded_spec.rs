@@ -31,7 +31,7 @@ pub(super) struct RecordedSpec {
 impl RecordedSpec {
     /// Converts a specification. Returns `None` if a predicate decides which calls need approval.
     pub(super) fn of(spec: &ToolSpec) -> Option<Self> {
-        let needs_approval = match spec.needs_approval {
+        let needs_approval = match spec.approval {
             Approval::ByEffect => None,
             Approval::Never => Some(false),
             Approval::Always => Some(true),
@@ -59,7 +59,7 @@ impl RecordedSpec {
             interruptible: self.interruptible,
             timeout: self.timeout,
             idle_timeout: self.idle_timeout,
-            needs_approval: match self.needs_approval {
+            approval: match self.needs_approval {
                 None => Approval::ByEffect,
                 Some(false) => Approval::Never,
                 Some(true) => Approval::Always,

@@ -142,8 +142,8 @@ impl ObservedTool {
             self.unstarted.into_iter().filter(|arguments| !self.unapproved.contains(arguments)),
         );
         match approved {
-            approved if approved.is_empty() => spec.needs_approval(Approval::Never),
-            approved => spec.needs_approval_when(move |arguments, _| approved.contains(arguments)),
+            approved if approved.is_empty() => spec.approval(Approval::Never),
+            approved => spec.approval_when(move |arguments, _| approved.contains(arguments)),
         }
     }
 }

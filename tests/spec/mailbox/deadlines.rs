@@ -19,7 +19,7 @@ fn agent_with(
 ) -> GenericAgent {
     let options = options.deadline(ms(1_000));
     let spec = |spec: ToolSpec| {
-        spec.needs_approval(Approval::Always).action_options(options).effect(Effect::AtMostOnce)
+        spec.approval(Approval::Always).action_options(options).effect(Effect::AtMostOnce)
     };
     GenericAgent::builder(ScriptedModel::new(replies), PiPattern)
         .environment(shared.clock())
@@ -196,7 +196,7 @@ async fn a_session_without_a_mailbox_has_deadlines() {
     let clock = PausedClock(Instant::now());
     let pay = TestTool::new("pay").spec(|spec| {
         let options = ActionOptions::new().deadline(ms(1_000));
-        spec.needs_approval(Approval::Always).action_options(options)
+        spec.approval(Approval::Always).action_options(options)
     });
     let replies = [calls(&["pay"]), Script::text("ok")];
     let harness =
@@ -227,11 +227,11 @@ async fn a_deadline_fires_while_other_calls_run() {
     let model = ScriptedModel::new([calls(&["ask", "slow"]), Script::text("ok")]);
     let agent = GenericAgent::builder(model, PiPattern)
         .environment(shared.clock())
-        .tool(slow.spec(|spec| spec.needs_approval(Approval::Never)))
+        .tool(slow.spec(|spec| spec.approval(Approval::Never)))
         .tool(
             TestTool::new("ask")
                 .suspends("login")
-                .spec(|spec| spec.needs_approval(Approval::Never).action_options(options)),
+                .spec(|spec| spec.approval(Approval::Never).action_options(options)),
         )
         .build()
         .unwrap();
@@ -285,7 +285,7 @@ async fn waiting_sub_agent(
     pay: &TestTool,
 ) -> (AgentHandle, EventStream, ExternalAction) {
     let (started, options) = (Instant::now(), ActionOptions::new().deadline(ms(1_000)).quorum(2));
-    let spec = |spec: ToolSpec| spec.needs_approval(Approval::Always).action_options(options);
+    let spec = |spec: ToolSpec| spec.approval(Approval::Always).action_options(options);
     let replies = [calls(&["pay"]), Script::text("the end")];
     let child = GenericAgent::builder(ScriptedModel::new(replies), PiPattern)
         .tool(pay.clone().spec(spec))

@@ -203,7 +203,7 @@ async fn no_default_is_taken_while_work_is_held() {
     let (shared, pay) = (SharedSession::opened(), TestTool::new("pay"));
     let spec = |spec: ToolSpec| {
         let options = ActionOptions::new().deadline(ms(1_000));
-        spec.needs_approval(Approval::Always).action_options(options)
+        spec.approval(Approval::Always).action_options(options)
     };
     let agent = GenericAgent::builder(ScriptedModel::new([calls(&["pay"])]), PiPattern)
         .environment(shared.clock())

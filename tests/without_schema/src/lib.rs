@@ -105,7 +105,7 @@ mod tests {
     async fn a_call_whose_arguments_the_tool_does_not_check_does_not_run() {
         let tool = Inconsistent(OnlySchema(Arc::new(ToolSpec::new::<Add>("add", "Adds."))));
         let call = Script::calls([("c", "add", json!({"a": 2, "b": 3}))]);
-        let harness = Harness::new(Once, [call], |agent| agent.tool(tool).auto_all()).await;
+        let harness = Harness::new(Once, [call], |agent| agent.tool(tool).approve_all()).await;
         harness.handle.prompt("go").await.unwrap();
         let result = harness.handle.state().await.unwrap().messages.last().unwrap().text();
         assert!(result.contains("cannot check these arguments"), "{result}");
@@ -119,7 +119,7 @@ mod tests {
             });
             let call = Script::calls([("c", "add", json!({"a": 2, "b": 3}))]);
             let harness = Harness::new(Once, [call], |agent| {
-                agent.tool(add).auto_all().before_tool_call(move |_, _| {
+                agent.tool(add).approve_all().before_tool_call(move |_, _| {
                     let arguments = arguments.clone();
                     async move { BeforeToolCall::Rewrite(arguments) }
                 })

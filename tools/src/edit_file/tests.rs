@@ -252,6 +252,6 @@ fn it_needs_approval() {
         (spec.effect, spec.sequential, spec.interruptible),
         (Effect::Idempotent, true, false)
     );
-    assert!(matches!(spec.needs_approval, Approval::AlwaysIf(_)));
+    assert!(matches!(spec.approval, Approval::AlwaysIf(_)));
     assert_eq!(spec.schema["required"], json!(["path", "old_string", "new_string"]));
 }

@@ -274,7 +274,7 @@ fn it_needs_approval_and_states_how_it_is_confined() {
         (spec.effect, spec.sequential, spec.interruptible),
         (Effect::AtMostOnce, true, true)
     );
-    assert!(matches!(spec.needs_approval, Approval::ByEffect));
+    assert!(matches!(spec.approval, Approval::ByEffect));
     assert!(spec.timeout.unwrap() > Commands::new().max_timeout);
     let properties = spec.schema["properties"].as_object().unwrap();
     assert!(properties.values().all(|p| p["description"].is_string()), "{properties:?}");

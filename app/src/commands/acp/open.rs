@@ -66,12 +66,12 @@ impl Opener {
         let mut given = self.options.clone();
         given.settings.work_dir.get_or_insert_with(|| cwd.display().to_string());
         let (mut settings, permissions) = session.settings_and_permissions(&given, &self.config)?;
-        let approves_all = settings.active.auto_approve.iter().flatten().any(|name| name == "all");
+        let approves_all = settings.active.approve.iter().flatten().any(|name| name == "all");
         // The session's mode approves all calls instead, since the editor shows it.
         settings.change(|settings| {
-            let mut approved = settings.auto_approve.take().unwrap_or_default();
+            let mut approved = settings.approve.take().unwrap_or_default();
             approved.retain(|name| name != "all");
-            settings.auto_approve = (!approved.is_empty()).then_some(approved);
+            settings.approve = (!approved.is_empty()).then_some(approved);
         });
         let allowed = Allowed::default();
         let built = build(&settings, &allowed, &self.config, Verbosity::Quiet).await?;

@@ -78,7 +78,7 @@ impl Host {
         let Some(Open { agent, .. }) = &self.open else {
             return self.send_closed();
         };
-        let approved = self.settings.active.auto_approve.as_deref().unwrap_or_default();
+        let approved = self.settings.active.approve.as_deref().unwrap_or_default();
         let unasked = |name: &str| {
             self.allowed.has(name) || approved.iter().any(|one| one == "all" || one == name)
         };

@@ -234,7 +234,7 @@ fn with_confirmation_tools_that_change_something_run_only_if_they_are_listed() {
     ];
     for (fields, allowed) in [
         (json!({ "confirm": true }), [false, false, true]),
-        (json!({ "autoApprove": ["write_file"] }), [true, false, true]),
+        (json!({ "approve": ["write_file"] }), [true, false, true]),
         (json!({}), [true, true, true]),
     ] {
         let mut connection = served.ask("Write", &fields);

@@ -71,8 +71,8 @@ fn rules_are_strict_where_others_reach_the_server() {
         (&["--addr", ALL], own, true, true),
     ] {
         let ruled = Ruled::start(args, settings);
-        let approved = json!({ "model": "offline", "autoApprove": ["write_file"] });
-        let expected = if approves { (201, "") } else { (403, "/autoApprove/0") };
+        let approved = json!({ "model": "offline", "approve": ["write_file"] });
+        let expected = if approves { (201, "") } else { (403, "/approve/0") };
         let (status, path) = ruled.refused("/api/sessions", &approved);
         assert_eq!((status, &*path), expected, "{args:?} {settings}");
         if reaches {
@@ -168,7 +168,7 @@ fn a_server_behind_a_proxy_does_not_start_without_a_token() {
 fn a_refusal_is_logged_with_the_client_behind_the_proxy() {
     for (proxy, client) in [("127.0.0.1", "203.0.113.9"), ("10.0.0.1", "127.0.0.1")] {
         let ruled = Ruled::start(&["--addr", "127.0.0.1:0", "--trusted-proxy", proxy], "");
-        let body = json!({ "autoApprove": ["all"] }).to_string();
+        let body = json!({ "approve": ["all"] }).to_string();
         let headers = format!(
             "Authorization: Bearer {TOKEN}\r\nX-Forwarded-For: 198.51.100.1, 203.0.113.9\r\n"
         );
@@ -177,7 +177,7 @@ fn a_refusal_is_logged_with_the_client_behind_the_proxy() {
         ruled.process.interrupt();
         let log = ruled.process.end().err;
         let line = log.lines().find(|line| line.contains("a request was refused")).unwrap();
-        assert!(line.contains(client) && line.contains("/autoApprove/0"), "{line}");
+        assert!(line.contains(client) && line.contains("/approve/0"), "{line}");
         assert!(line.contains("the operator"), "{line}");
         assert!(!line.contains(TOKEN) && !line.contains("198.51.100.1"), "{line}");
     }

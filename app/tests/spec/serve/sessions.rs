@@ -181,7 +181,7 @@ fn a_conversation_stays_with_the_server_of_its_model() {
 fn a_server_that_is_killed_in_a_command_does_not_rerun_it() {
     let (dir, model) = (project(), Server::start());
     let live = Live::start(&dir, &model);
-    let settings = json!({ "workDir": dir.path(), "autoApprove": ["execute_command"] });
+    let settings = json!({ "workDir": dir.path(), "approve": ["execute_command"] });
     let (id, mut screen, mut events) = live.prompted(&settings, "Run it");
     let command = "echo once >> runs.txt; echo started; sleep 60";
     model.request().call(&[("execute_command", json!({ "command": command }))]);

@@ -58,8 +58,8 @@ fn agent(setup: &Setup, limit: Option<Duration>) -> Result<GenericAgent, Box<dyn
         .tool(echo.effect(Effect::ReadOnly))
         .tool(boom.effect(Effect::ReadOnly))
         .tool(hang.effect(Effect::ReadOnly))
-        .tool(charge.needs_approval(Approval::Never))
-        .tool(pay.needs_approval(Approval::Always));
+        .tool(charge.approval(Approval::Never))
+        .tool(pay.approval(Approval::Always));
     Ok(agent.build()?)
 }
 

@@ -138,7 +138,7 @@ async fn a_new_session_or_a_fork_inherits_no_permissions_from_the_open_one() {
     };
     assert!(outcomes.iter().any(warned), "{outcomes:?}");
     let all_and_diff = vec!["all".to_owned(), "diff".to_owned()];
-    assert_eq!(test.host.settings.active.auto_approve, Some(all_and_diff));
+    assert_eq!(test.host.settings.active.approve, Some(all_and_diff));
     test.host.allow("execute_command");
     test.host.perform(Effect::SwitchThinking(ThinkingLevel::Low)).await;
     assert!(test.host.allowed.has("execute_command"), "the session is the same");
@@ -151,7 +151,7 @@ async fn a_new_session_or_a_fork_inherits_no_permissions_from_the_open_one() {
         let opened = test.opened();
         assert_eq!(opened.state.thinking_level, ThinkingLevel::Low, "{effect:?}");
         let options = &test.host.settings.active;
-        assert_eq!(options.auto_approve, None, "{effect:?}");
+        assert_eq!(options.approve, None, "{effect:?}");
         let persisted = serde_json::to_value(options).unwrap();
         assert_eq!(
             (persisted.get("network"), persisted.get("unconfined")),

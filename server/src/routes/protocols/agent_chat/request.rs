@@ -35,13 +35,13 @@ pub(crate) struct ChatRequest {
     #[serde(default, deserialize_with = "or_default")]
     #[schemars(with = "Option<LlmConfig>")]
     llm_config: LlmConfig,
-    /// `true` if tools that change something must be listed in `autoApprove`.
+    /// `true` if tools that change something must be listed in `approve`.
     #[serde(default, deserialize_with = "or_default")]
     #[schemars(with = "Option<bool>")]
     confirm: bool,
     /// The tools that may change something; all others are denied.
     #[serde(default)]
-    auto_approve: Option<Vec<String>>,
+    approve: Option<Vec<String>>,
     /// The values of the app's own settings.
     #[serde(default, deserialize_with = "custom_values")]
     #[schemars(with = "Option<CustomValues>")]
@@ -84,7 +84,7 @@ impl ChatRequest {
         let settings = SessionSettings {
             agent: self.agent,
             work_dir: Some(self.work_dir),
-            auto_approve: self.auto_approve,
+            approve: self.approve,
             custom: self.custom,
             ..SessionSettings::default()
         };
