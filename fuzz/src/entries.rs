@@ -7,7 +7,7 @@ use loopwright_core::error::{ActionRequest, ModelErrorKind};
 use loopwright_core::event::{
     Decision, ExternalAction, Parent, Provided, QueueKind, RunCause, RunStatus, Urgency,
 };
-use loopwright_core::limits::{Budget, Limit as BudgetName};
+use loopwright_core::limits::{Budget, Limit as BudgetName, Resource};
 use loopwright_core::log::{Estimate, LogEntry, Reservation, StateScope, Used};
 use loopwright_core::message::{
     AssistantMessage, Content, ContentPart, CustomMessage, MessageId, MessageKind, ResultStatus,

@@ -141,9 +141,9 @@ const EXAMPLES: [(&str, &[&str]); 38] = [
     (
         "limits",
         &[
-            "Some(Turns): 3 requests",
-            "Some(Tokens): 3 requests",
-            "Some(Cost): 10 requests, 15000 tokens",
+            "Some(Run(Turns)): 3 requests",
+            "Some(Run(Tokens)): 3 requests",
+            "Some(Run(Cost)): 10 requests, 15000 tokens",
         ],
     ),
     (
