@@ -85,8 +85,8 @@ impl GenericAgent {
     }
 
     /// Returns the same agent with this budget for each session, besides its own
-    /// [`Limits::session`]: of the two, the smaller bound applies. Earlier usage of a session
-    /// counts.
+    /// [`Limits::session`](crate::limits::Limits::session): of the two, the smaller bound applies.
+    /// Earlier usage of a session counts.
     pub fn with_session_budget(&self, budget: &Budget) -> GenericAgent {
         let mut config = (*self.config).clone();
         config.limits.session = config.limits.session.min(budget);
