@@ -48,7 +48,7 @@ use crate::tool::{Tool, ToolSource, ToolSpec};
 ///
 /// ```
 /// use loopwright_core::hooks::BeforeToolCall;
-/// use loopwright_core::limits::Limits;
+/// use loopwright_core::limits::Budget;
 /// use loopwright_core::testing::{Script, ScriptedModel};
 /// use loopwright_core::{GenericAgent, ToolError, tool_fn};
 /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 
 use crate::event::Envelope;
-use crate::event::hub::{EventStream, Scope, StreamEnd, text_bytes};
+use crate::event::hub::{EventStream, Scope, StreamEnd, Subscriber, text_bytes};
 use crate::log::session_log::SessionLog;
 use crate::log::store::SessionStore;
 use crate::session::handle::AgentHandle;
@@ -119,6 +119,12 @@ impl EventReader {
 }
 
 impl EventStream {
+    /// Returns a stream that has ended.
+    fn closed() -> Self {
+        let (_, stream) = Subscriber::new(Scope::Session);
+        stream
+    }
+
     /// Returns the number of the last event before the missed ones, if the stream has lagged, and
     /// they are in the log of one session.
     fn lagged_after(&self) -> Option<u64> {
@@ -143,7 +149,11 @@ impl EventStream {
 
 /// Returns the events after number `after` from the log, and a stream of the later ones.
 async fn missed(handle: AgentHandle, store: Arc<dyn SessionStore>, after: u64) -> Option<Missed> {
-    let (length, next) = handle.join().await.ok()?;
+    let (length, next) = match handle.join().await {
+        Ok(joined) => joined,
+        // The session has ended, so its log has all events.
+        Err(_) => (u64::MAX, EventStream::closed()),
+    };
     let session = handle.id();
     match store.read(session, 0).await {
         Ok(mut log) => {

@@ -342,6 +342,34 @@ async fn hooks_see_the_results_of_sub_agents() {
     assert_eq!(results(&handle).await, [(ResultStatus::Ok, "alice said Hello.".into())]);
 }
 
+/// C160 C444: An abort also stops a hook that runs the call of a sub-agent again and again.
+#[tokio::test(start_paused = true)]
+async fn an_abort_stops_a_hook_around_a_sub_agent() {
+    let family = Family::new();
+    let (called, mut is_called) = tokio::sync::mpsc::unbounded_channel();
+    let (handle, _events) = family
+        .open_with(move |builder| {
+            builder.around_tool_call(move |_, _, next| {
+                let called = called.clone();
+                Box::pin(async move {
+                    loop {
+                        next.run().await;
+                        let _ = called.send(());
+                    }
+                })
+            })
+        })
+        .await;
+    family.model.push(Script::calls([("a", "alice", json!({ "task": "Chat." }))]));
+    let aborting = async {
+        is_called.recv().await;
+        handle.abort().await.unwrap();
+    };
+    let (outcome, ()) = tokio::join!(handle.prompt("Go."), aborting);
+    assert_eq!(outcome.unwrap().end, RunStatus::Aborted);
+    assert_eq!(results(&handle).await[0].0, ResultStatus::Aborted);
+}
+
 /// C160: Each call has its own session, even several calls of one sub-agent.
 #[tokio::test(start_paused = true)]
 async fn every_call_has_a_session_of_its_own() {

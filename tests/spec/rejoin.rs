@@ -239,6 +239,27 @@ async fn a_reader_that_lags_misses_no_event() {
     assert!(matches!(&seen.last().unwrap().event, AgentEvent::AgentEnd(_)));
 }
 
+/// C100: a reader that was cut off gets the events it has missed even if the session has ended.
+#[tokio::test]
+async fn a_reader_that_lags_when_the_session_ends_misses_no_event() {
+    let store = InMemoryStore::new();
+    let model = ScriptedModel::new([Script::text("Hello.")]);
+    let agent = GenericAgent::builder(model, PiPattern).build().unwrap();
+    let handle = agent.open(&store, "s").await.unwrap();
+    let mut events = EventReader::new(handle.clone(), handle.subscribe(), store.clone());
+    lag(&handle).await;
+    handle.prompt("Hi.").await.unwrap();
+    handle.close().await;
+    let mut numbers = Vec::new();
+    while let Some(event) = events.next().await {
+        numbers.push(event.seq);
+    }
+    assert_eq!(events.end(), Some(StreamEnd::Closed));
+    numbers.dedup();
+    let log = SessionLog::of(&store.read("s", 0).await.unwrap());
+    assert_eq!(numbers, (1..=log.last_seq()).collect::<Vec<_>>());
+}
+
 /// Emits more text than a stream keeps unread.
 async fn lag(handle: &AgentHandle) {
     let mut stream = handle.subscribe();

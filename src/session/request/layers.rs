@@ -145,6 +145,9 @@ impl HookLayers {
             Some(outcome) = ended.recv() => return outcome,
             result = AssertUnwindSafe(next.run()).catch_unwind() => result,
         };
+        if let Ok(outcome) = ended.try_recv() {
+            return outcome; // a layer that also waited for something else has returned at once
+        }
         let ToolResult { status, content, details, terminate, .. } = match result {
             Ok(result) => result,
             Err(panic) => return Outcome::HookPanicked(panic_text(&*panic)),

@@ -1,12 +1,12 @@
 //! The work of a sub-agent for one call, in its own task. The task opens the session, examines it,
 //! and follows it until it has ended or only waits for decisions.
 
-use std::future::ready;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -120,7 +120,7 @@ impl Work {
         let _ = self.reports.send((self.info.call.clone(), report));
     }
 
-    /// Passes the result through the hooks, unless the sub-agent was stopped.
+    /// Passes the result through the hooks, unless the sub-agent is stopped, before or meanwhile.
     async fn ended(&self, outcome: &RunOutcome, used: Used) -> ChildReport {
         let session: Value = self.opening.session.to_string().into();
         let stopped = self.stopped.get().filter(|_| outcome.end == RunStatus::Aborted);
@@ -130,8 +130,20 @@ impl Work {
         if self.hooks.is_empty() || stopped.is_some() {
             return ChildReport::Ended { status, output, used };
         }
-        let result = || ready(Outcome::Result(status, output.clone()));
-        match self.hooks.around_tool_call(&self.cx, &self.info, result).await {
+        let result = || async {
+            yield_now().await; // so that a hook that runs the call for ever can be stopped
+            Outcome::Result(status, output.clone())
+        };
+        let hooked = tokio::select! { biased;
+            () = self.stop.cancelled() => {
+                let (status, why) = self.stopped.get().cloned().unwrap_or_else(|| {
+                    (ResultStatus::Aborted, "Aborted while its hooks worked.".into())
+                });
+                Outcome::Result(status, ToolOutput::text(why))
+            }
+            hooked = self.hooks.around_tool_call(&self.cx, &self.info, result) => hooked,
+        };
+        match hooked {
             Outcome::Result(status, output) => ChildReport::Ended { status, output, used },
             Outcome::HookPanicked(panic) => ChildReport::HookPanicked(panic, used),
             Outcome::Cancelled(_) | Outcome::Suspended(_) => {
