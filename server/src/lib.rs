@@ -39,6 +39,8 @@
 //! - `long-term` (on by default): facts that outlive sessions. `ServerBuilder::long_term` lets
 //!   clients see and delete the facts about them, under `/api/memory`.
 //!   `CodingAgentBuilder::long_term` lets agents store and use facts.
+//! - `cluster`: workers of a cluster, which are servers on several machines with one store.
+//! - `otel`: `ServerBuilder::telemetry`, spans and metrics over OTLP.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
