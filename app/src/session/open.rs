@@ -204,7 +204,12 @@ impl Session {
             return true;
         }
         match self.store.session(&self.name).await {
-            Ok(info) if info.started == 0 && info.title.is_empty() && info.unread == 0 => {
+            Ok(info)
+                if info.started == 0
+                    && info.title.is_empty()
+                    && info.unread == 0
+                    && info.due.is_none() =>
+            {
                 let _ = self.store.delete(&self.name).await; // an empty session does no harm
                 false
             }

@@ -1,6 +1,5 @@
 //! Inputs for sessions, wherever they are open.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use loopwright_core::agent::InputError;
@@ -110,10 +109,11 @@ impl LiveSessions {
             InputEvent::Compact(_) => COMPACTION_TIMEOUT,
             _ => RECEIPT_TIMEOUT,
         };
-        let mut receipt = pin!(post_and_wait(&**store, id, &input));
         let mut lease: Option<Lease> = None; // keeps the session open while it handles the input
         while start.elapsed() < timeout {
-            if let Ok(receipt) = tokio::time::timeout(TAKE_OVER_INTERVAL, &mut receipt).await {
+            // A future that is kept could hold a lock of the store while the session is opened.
+            let receipt = post_and_wait(&**store, id, &input);
+            if let Ok(receipt) = tokio::time::timeout(TAKE_OVER_INTERVAL, receipt).await {
                 return Ok(receipt?.into_result().map(|()| input.id.clone()));
             }
             let is_open = lease.as_ref().is_some_and(|lease| !lease.handle.has_ended());

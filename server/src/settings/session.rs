@@ -253,7 +253,7 @@ settings! {
         .risk("how late failed requests are sent again");
 
     /// The calls that run without approval: a tool's name, `read-only` (always included), or `all`.
-    #[serde(deserialize_with = "approvals")]
+    #[serde(alias = "autoApprove", deserialize_with = "approvals")]
     #[schemars(with = "Option<Vec<String>>")]
     approve: Option<Vec<String>> = Setting::new(SettingType::Tools, "TOOL|read-only|all")
         .changeable()
@@ -513,6 +513,9 @@ mod tests {
             ..SessionSettings::default()
         };
         assert_eq!(settings, expected);
+        // Ignoring the list would approve what the server or the user's file approves.
+        let older = SessionSettings::from_stored(Some(&json!({ "autoApprove": [] })));
+        assert_eq!(older.approve, Some(vec![]));
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(crate) struct ChatRequest {
     #[schemars(with = "Option<bool>")]
     confirm: bool,
     /// The tools that may change something; all others are denied.
-    #[serde(default)]
+    #[serde(default, alias = "autoApprove")] // ignoring the older name would allow everything
     approve: Option<Vec<String>>,
     /// The values of the app's own settings.
     #[serde(default, deserialize_with = "custom_values")]
