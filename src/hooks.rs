@@ -110,9 +110,10 @@ pub trait Hooks: Send + Sync {
     /// id and the name in the result are always the call's.
     ///
     /// The hook is a part of the call, whose start is already in the log. The time limits of the
-    /// call include the hook and all its runs, and an abort stops them. After a crash the hook and
-    /// its call start again if the tool is read-only or idempotent. Otherwise the model learns that
-    /// the outcome is unknown. So run a tool again only if its
+    /// call include the hook, all its runs and the time between them, and an abort stops them. The
+    /// result of a call that was aborted keeps the status `aborted`. After a crash the hook and its
+    /// call start again if the tool is read-only or idempotent. Otherwise the model learns that the
+    /// outcome is unknown. So run a tool again only if its
     /// [effect](crate::tool::ToolSpec::effect) allows it.
     ///
     /// If the tool suspends, the hook's future is dropped, and the hook is called again with the

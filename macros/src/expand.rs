@@ -157,10 +157,10 @@ fn built(
     };
     let awaited = signature.asyncness.map(|_| quote!(.await));
     // The arguments are typed for the closure of a rule, which need not name their type.
-    let rule = options
-        .rule
-        .as_ref()
-        .map(|rule| quote!(.approval_when(::loopwright::__private::typed_rule::<#args>(#rule))));
+    let rule = options.rule.as_ref().map(|rule| {
+        let rule = quote!(::loopwright::__private::typed_rule::<#args>(#rule));
+        quote!(.approval(::loopwright::tool::Approval::when(#rule)))
+    });
     // An error about the return type of the function is shown at that type.
     let returns = match &signature.output {
         ReturnType::Type(_, ty) => ty.span(),

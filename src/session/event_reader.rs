@@ -57,8 +57,8 @@ pub struct EventReader {
     handle: AgentHandle,
     events: EventStream,
     store: Arc<dyn SessionStore>,
-    /// The task that reads the missed events. A caller that drops the future of
-    /// [`next`](EventReader::next) again and again does not start it anew.
+    /// The task that reads the missed events. It is kept when the future of
+    /// [`next`](EventReader::next) is dropped.
     reading: Option<JoinHandle<Option<Missed>>>,
 }
 

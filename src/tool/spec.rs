@@ -45,6 +45,16 @@ pub enum Approval {
     AlwaysIf(ApprovalPredicate),
 }
 
+impl Approval {
+    /// Builds the rule that only calls for which `predicate` returns `true`, or panics, need
+    /// approval.
+    pub fn when(
+        predicate: impl Fn(&Value, &Extensions) -> bool + Send + Sync + 'static,
+    ) -> Approval {
+        Approval::When(Arc::new(predicate))
+    }
+}
+
 /// The need of a tool's calls for the user's approval, by the rules of the tool and of an agent;
 /// see [`GenericAgent::needs_approval`](crate::GenericAgent::needs_approval).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -204,14 +214,6 @@ impl ToolSpec {
     pub fn definition(mut self, digest: impl Into<Arc<str>>) -> Self {
         self.definition = Some(digest.into());
         self
-    }
-
-    /// Requires approval if `predicate` returns `true` for the arguments, or panics.
-    pub fn approval_when(
-        self,
-        predicate: impl Fn(&Value, &Extensions) -> bool + Send + Sync + 'static,
-    ) -> Self {
-        self.approval(Approval::When(Arc::new(predicate)))
     }
 }
 

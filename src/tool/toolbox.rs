@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_predicate_that_panics_asks() {
-        let spec = ToolSpec::new::<Nothing>("t", "").approval_when(|_, _| panic!("no"));
+        let spec = ToolSpec::new::<Nothing>("t", "").approval(Approval::when(|_, _| panic!("no")));
         let rules = ApprovalRules { all: true, ..ApprovalRules::default() };
         assert!(!rules.approves(&spec, &Value::Null, &Extensions::new()));
         let rules = ApprovalRules {

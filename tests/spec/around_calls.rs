@@ -218,6 +218,47 @@ async fn an_abort_ends_a_call_during_its_hook() {
     }
 }
 
+/// C444: The output of a call that was aborted stays in its result, whatever its hook does: run the
+/// tool again, or answer that all is well.
+#[tokio::test(start_paused = true)]
+async fn a_hook_keeps_the_output_of_an_aborted_call() {
+    for runs_again in [true, false] {
+        let started = Gate::new();
+        let gate = started.clone();
+        let run = move |_: serde_json::Value, cx: ToolContext| {
+            let gate = gate.clone();
+            async move {
+                gate.open();
+                cx.cancelled().await;
+                let (output, details) = ("half".into(), json!({ "n": 1 }));
+                Err::<ToolOutput, _>(ToolError::CancelledWith { output, details })
+            }
+        };
+        let tool = tool_fn("x", "Stops in the middle.", run);
+        let mut harness = pi_with([calls(&["x"])], &[], |agent| {
+            agent.tool(tool).approve_all().around_tool_call(move |_, call, next| {
+                Box::pin(async move {
+                    let half = next.run().await;
+                    match runs_again {
+                        true => next.run().await,
+                        false => result(call, &half.text()),
+                    }
+                })
+            })
+        })
+        .await;
+        send(&harness, "go").await;
+        started.wait().await;
+        harness.handle.abort().await.unwrap();
+        harness.run_end().await;
+        assert_eq!(statuses(&harness).await, [ResultStatus::Aborted]);
+        let result = result_of(&harness, "a").await;
+        assert!(result.starts_with("Aborted after it had started"), "{result}");
+        assert!(result.ends_with("half"), "{result}");
+        harness.check().await;
+    }
+}
+
 /// C445: After a crash inside a hook, the hook and its call start again if the tool is read-only
 /// or idempotent. Otherwise the outcome is unknown.
 #[tokio::test(start_paused = true)]

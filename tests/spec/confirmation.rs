@@ -350,8 +350,9 @@ async fn which_calls_run_without_an_approval() {
         ask("listed"),
         ask("never").spec(|s| s.approval(Approval::Never)),
         TestTool::new("always").spec(|s| s.approval(Approval::Always)),
-        TestTool::new("when").spec(|s| s.approval_when(|args, _| args.get("big").is_some())),
-        TestTool::new("panics").spec(|s| s.approval_when(|_, _| panic!("no"))),
+        TestTool::new("when")
+            .spec(|s| s.approval(Approval::when(|args, _| args.get("big").is_some()))),
+        TestTool::new("panics").spec(|s| s.approval(Approval::when(|_, _| panic!("no")))),
     ];
     let mut batch = calls(&["reads", "writes", "listed", "never", "always", "when", "panics"]);
     batch = batch.call("z", "when", r#"{"big": true}"#);

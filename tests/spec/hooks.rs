@@ -311,10 +311,10 @@ async fn predicates_and_hooks_read_the_hosts_values() {
     let (n1, n2, n3, n4, n5, n6, n7) =
         (note.clone(), note.clone(), note.clone(), note.clone(), note.clone(), note.clone(), note);
     let reads = TestTool::new("reads").spec(move |spec| {
-        spec.approval_when(move |_, values| {
+        spec.approval(Approval::when(move |_, values| {
             n1("approval", values.get());
             false
-        })
+        }))
     });
     let pattern = does(move |step| {
         n7("pattern", step.get());

@@ -84,9 +84,13 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
     if code == 0 && built.distils_at_end && !is_attached {
         distil_at_end(&live.handle).await;
     }
-    // Closing waits for a run in progress.
+    // Closing waits for a run in progress, also for one that another process has just asked for.
     let is_idle = live.handle.state().await.is_ok_and(|state| !state.is_running);
-    let is_kept = !is_idle || session.close(&live.handle).await;
+    let is_kept = !is_idle
+        || tokio::select! {
+            is_kept = session.close(&live.handle) => is_kept,
+            () = interrupt.pressed() => true,
+        };
     if session.is_stored && is_kept && chat.keyboard {
         output::info(&format!(
             "This is session {0}: `{1} --session {0}` continues it.",

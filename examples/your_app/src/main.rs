@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use loopwright::memory::Jsonl;
-use loopwright::tool::Effect;
+use loopwright::tool::{Approval, Effect};
 use loopwright::{
     AgentBuilder, BehaviorPattern, GenericAgent, StepContext, StepEnd, StepError, ToolError,
     tool_fn,
@@ -46,7 +46,8 @@ fn billing(setup: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
     let pay = tool_fn("pay", "Pays.", async |payment: Payment, _| {
         Ok::<_, ToolError>(format!("Paid {} € to {}.", payment.euros, payment.to))
     });
-    let pay = pay.spec(|spec| spec.approval_when(|a, _| a["euros"].as_f64() > Some(100.0)));
+    let pay =
+        pay.spec(|spec| spec.approval(Approval::when(|a, _| a["euros"].as_f64() > Some(100.0))));
     let agent = GenericAgent::builder(setup.model()?, Clerk).system("You pay invoices.");
     Ok(agent.tool(find.effect(Effect::ReadOnly)).tool(pay))
 }

@@ -10,6 +10,14 @@ use serde_json::{Value, json};
 /// The tested binary.
 pub(crate) const BIN: Binary = Binary::new(env!("CARGO_BIN_EXE_acme-extended"));
 
+/// C361: The tools of an app's own agent are served without a model.
+#[test]
+fn the_tools_of_an_apps_agent_are_served() {
+    let dir = tempfile::tempdir().unwrap();
+    let exit = BIN.run(&dir, &["mcp", "--tools"]); // its standard input is empty
+    assert_eq!(exit.code, 0, "{}", exit.err);
+}
+
 /// C281: a slash command of an app is in `/help` of the chat, shows its text, sends its message as
 /// the user's, and reports the reason of a failure. It has the conversation in which it was typed.
 #[test]

@@ -1,8 +1,7 @@
 //! The hooks of an agent or of a request, called in order.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -115,17 +114,23 @@ impl HookLayers {
         call: &ToolCallInfo,
         tool: impl Fn() -> F + Send + Sync,
     ) -> Outcome {
-        let was_cancelled = AtomicBool::new(false);
+        // The output of a run that was cancelled. The tool does not run again after it.
+        let cancelled = OnceLock::new();
         let (end, mut ended) = mpsc::channel(1);
         let tool = || -> BoxFuture<'_, ToolResult> {
             Box::pin(async {
-                let outcome = tool().await;
-                let is_cancelled = matches!(outcome, Outcome::Cancelled(_));
-                was_cancelled.store(is_cancelled, Ordering::Relaxed);
-                let (status, output) = match outcome {
+                let (status, output) = match tool().await {
                     Outcome::Result(status, output) => (status, output),
-                    Outcome::Cancelled(Some(output)) => (ResultStatus::Aborted, output),
+                    Outcome::Cancelled(Some(output)) => {
+                        (ResultStatus::Aborted, cancelled.get_or_init(|| output).clone())
+                    }
                     outcome => {
+                        let outcome = match (outcome, cancelled.get()) {
+                            (Outcome::Cancelled(None), output) => {
+                                Outcome::Cancelled(output.cloned())
+                            }
+                            (outcome, _) => outcome,
+                        };
                         let _ = end.send(outcome).await;
                         return std::future::pending().await;
                     }
@@ -154,9 +159,9 @@ impl HookLayers {
         };
         let details = details.map(Arc::unwrap_or_clone);
         let output = ToolOutput { content, details, terminate };
-        match status == ResultStatus::Aborted && was_cancelled.into_inner() {
-            true => Outcome::Cancelled(Some(output)),
-            false => Outcome::Result(status, output),
+        match cancelled.get() {
+            Some(_) => Outcome::Cancelled(Some(output)), // whatever the layers say about it
+            None => Outcome::Result(status, output),
         }
     }
 

@@ -143,7 +143,9 @@ impl ObservedTool {
         );
         match approved {
             approved if approved.is_empty() => spec.approval(Approval::Never),
-            approved => spec.approval_when(move |arguments, _| approved.contains(arguments)),
+            approved => {
+                spec.approval(Approval::when(move |arguments, _| approved.contains(arguments)))
+            }
         }
     }
 }

@@ -164,7 +164,7 @@ async fn sources_of_tools_are_not_asked_in_a_replay() {
 async fn a_predicate_of_a_source_cannot_be_recorded() {
     let folder = Folder::new();
     let record = Cassette::record(folder.path()).unwrap();
-    let look = TestTool::new("look").spec(|spec| spec.approval_when(|_, _| true));
+    let look = TestTool::new("look").spec(|spec| spec.approval(Approval::when(|_, _| true)));
     let source = Plugins(Default::default(), look);
     let agent = GenericAgent::builder(no_model(), PiPattern).tool_source("web_", source);
     session(&record, agent, async |handle| {

@@ -33,10 +33,9 @@ pub(super) struct AgentTools {
 impl AgentTools {
     /// Returns the tools of the agent that the options name, by default of the first one.
     pub(super) async fn of(args: McpArgs, config: &Config) -> Result<Self, StartError> {
-        // The client's own model asks its user.
-        let mut options = args.options;
-        options.settings.no_questions = Some(true);
-        let mut settings = config.resolve(options)?;
+        let mut settings = config.resolve(args.options)?;
+        // The client's own model asks its user. An agent without this setting has no questions.
+        settings.active.no_questions = Some(true);
         if settings.active.model.is_none() {
             (settings.active.model, settings.active.base_url) = (Some(NO_MODEL.to_owned()), None);
         }
