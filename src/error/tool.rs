@@ -1,7 +1,7 @@
 //! Errors of tools and toolboxes.
 
-use std::fmt;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,21 @@ impl ToolError {
     /// Builds a failure with a text for the model.
     pub fn failed(why: impl fmt::Display) -> Self {
         ToolError::Failed(why.to_string())
+    }
+}
+
+/// A tool that reads or writes needs only `?`: the model gets the error's text.
+///
+/// ```
+/// # use loopwright_core::ToolError;
+/// fn read(path: &str) -> Result<String, ToolError> {
+///     Ok(std::fs::read_to_string(path)?)
+/// }
+/// assert!(matches!(read("no such file"), Err(ToolError::Failed(_))));
+/// ```
+impl From<io::Error> for ToolError {
+    fn from(error: io::Error) -> Self {
+        ToolError::failed(error)
     }
 }
 

@@ -21,13 +21,11 @@ struct Ship {
 
 /// Sends an order to the bank with its idempotency key, so that the bank detects repetitions.
 async fn book(order: String, cx: &ToolContext) -> Result<String, ToolError> {
-    let sent = async {
-        let mut bank = TcpStream::connect(env::var("BANK").map_err(io::Error::other)?).await?;
-        bank.write_all(format!("{}\t{order}\n", cx.idempotency_key()).as_bytes()).await?;
-        let mut receipt = String::new();
-        bank.read_to_string(&mut receipt).await.map(|_| receipt)
-    };
-    sent.await.map_err(ToolError::failed)
+    let mut bank = TcpStream::connect(env::var("BANK").map_err(io::Error::other)?).await?;
+    bank.write_all(format!("{}\t{order}\n", cx.idempotency_key()).as_bytes()).await?;
+    let mut receipt = String::new();
+    bank.read_to_string(&mut receipt).await?;
+    Ok(receipt)
 }
 
 async fn confirm(_: HookContext, call: ToolCallInfo) -> BeforeToolCall {

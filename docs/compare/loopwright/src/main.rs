@@ -47,7 +47,7 @@ fn agent(setup: &Setup, limit: Option<Duration>) -> Result<GenericAgent, Box<dyn
         None => hang,
     };
     let charge = async |dir: PathBuf, args: Money, _cx| {
-        common::record(&dir, args.euros).map_err(ToolError::failed)?;
+        common::record(&dir, args.euros)?;
         tokio::time::sleep(common::slow()).await;
         Ok::<_, ToolError>(format!("charged {} euros", args.euros))
     };
