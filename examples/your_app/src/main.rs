@@ -46,8 +46,7 @@ fn billing(setup: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
     let pay = tool_fn("pay", "Pays.", async |payment: Payment, _| {
         Ok::<_, ToolError>(format!("Paid {} € to {}.", payment.euros, payment.to))
     });
-    let pay =
-        pay.spec(|spec| spec.approval(Approval::when(|a, _| a["euros"].as_f64() > Some(100.0))));
+    let pay = pay.approval(Approval::when(|a, _| a["euros"].as_f64() > Some(100.0)));
     let agent = GenericAgent::builder(setup.model()?, Clerk).system("You pay invoices.");
     Ok(agent.tool(find.effect(Effect::ReadOnly)).tool(pay))
 }

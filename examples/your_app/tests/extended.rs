@@ -14,7 +14,7 @@ pub(crate) const BIN: Binary = Binary::new(env!("CARGO_BIN_EXE_acme-extended"));
 #[test]
 fn the_tools_of_an_apps_agent_are_served() {
     let dir = tempfile::tempdir().unwrap();
-    let exit = BIN.run(&dir, &["mcp", "--tools"]); // its standard input is empty
+    let exit = BIN.start(&dir, &["mcp", "--tools"]).close();
     assert_eq!(exit.code, 0, "{}", exit.err);
 }
 
