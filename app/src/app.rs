@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright_core::SessionStore;
-use loopwright_server::{AgentFactory, CustomSetting, SystemPrompt};
+use loopwright_host::{AgentFactory, CustomSetting, SystemPrompt};
 use tokio::runtime;
 
 use crate::args::{ChatArgs, Cli, Command};

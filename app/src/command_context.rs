@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use loopwright_core::SessionStore;
-use loopwright_server::SessionSettings;
+use loopwright_host::SessionSettings;
 
 use crate::args::StoreArgs;
 use crate::config::Config;

@@ -2,7 +2,7 @@
 
 use clap::builder::StyledStr;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
-use loopwright_server::{SessionSettings, Setting, SettingScope};
+use loopwright_host::{SessionSettings, Setting, SettingScope};
 
 use crate::args::Cli;
 use crate::environment::Names;

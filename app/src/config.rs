@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::{env, fs};
 
 use loopwright_core::SessionStore;
-use loopwright_server::SessionSettings;
+use loopwright_host::SessionSettings;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -55,7 +55,7 @@ mod tui;
 mod wording;
 
 pub use clap;
-pub use loopwright_server::{
+pub use loopwright_host::{
     AgentFactory, AgentRejection, AgentSetup, CustomSetting, SessionSettings, SettingKind,
     SystemPrompt,
 };

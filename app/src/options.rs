@@ -8,7 +8,7 @@ mod values;
 use std::path::PathBuf;
 
 use clap::Args;
-use loopwright_server::SessionSettings;
+use loopwright_host::SessionSettings;
 
 pub(crate) use self::custom::with_flags;
 pub(crate) use self::flags::{FILES, Flags, MODELS, SERVER, SESSION, has};

@@ -9,11 +9,9 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 use loopwright_core::{SessionStore, hex};
+use loopwright_host::{AgentFactory, CodingAgent, CodingAgentBuilder, CustomSetting, SystemPrompt};
 use loopwright_memory::long_term::LongTerm;
 use loopwright_memory::{Jsonl, Postgres, Sqlite};
-use loopwright_server::{
-    AgentFactory, CodingAgent, CodingAgentBuilder, CustomSetting, SystemPrompt,
-};
 use sha2::{Digest, Sha256};
 
 use self::settings::check_settings;

@@ -1,8 +1,7 @@
 //! The settings of one session, resolved from all layers.
 
+use loopwright_host::SessionSettings;
 use std::path::{Path, PathBuf};
-
-use loopwright_server::SessionSettings;
 
 use crate::options::McpArg;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use loopwright_core::{AgentHandle, SessionStore};
-use loopwright_server::SessionSettings;
+use loopwright_host::SessionSettings;
 use tokio::task::JoinHandle;
 
 pub(crate) use self::built_in::{FrontEnd, is_built_in};

@@ -25,8 +25,9 @@
 //! | `otel` | `otel` | OpenTelemetry: spans and metrics of sessions over OTLP |
 //! | `durable` | `durable` | sessions on many machines: cluster, leases, schedules |
 //! | | `restate` | sessions that a Restate server places |
+//! | `host` | `host` | agents by name: settings, and rules of an operator |
+//! | | `coding-agent` | a coding agent, which needs a TLS feature for `https://` |
 //! | `server` | `server` | agents over HTTP and server-sent events |
-//! | | `coding-agent` | the server's coding agent, which needs a TLS feature for `https://` |
 //! | | `a2a-client` | a tool that asks a remote agent, with A2A |
 //! | | `jwt` | users of an OpenID Connect provider |
 //! | | `webhooks` | reports of new and resolved actions |
@@ -99,6 +100,8 @@ pub use one_liners::{ask, extract};
 
 #[cfg(feature = "durable")]
 pub use loopwright_durable as durable;
+#[cfg(feature = "host")]
+pub use loopwright_host as host;
 #[cfg(feature = "mcp")]
 pub use loopwright_mcp as mcp;
 #[cfg(feature = "memory")]

@@ -9,6 +9,13 @@ use crate::error::DecodeError;
 /// The maximum length of a key in the path of an error, in characters.
 const MAX_KEY_CHARS: usize = 100;
 
+/// The pattern, for JSON Schemas, of a text that is not blank after Rust's trimming. Unlike Rust's
+/// white space, `\s` of JSON Schema lacks U+0085 and has U+FEFF.
+pub const NOT_BLANK: &str = r"[^\s\u0085]|\ufeff";
+
+/// The greatest whole number that all JSON parsers read exactly: 2^53 - 1.
+pub const MAX_WHOLE: u64 = (1 << 53) - 1;
+
 /// Deserialises a value from JSON. `path` is the position of that JSON in the body, as a JSON
 /// Pointer.
 ///
@@ -80,5 +87,33 @@ pub fn whole_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D
     match number as u32 {
         whole if f64::from(whole) == number => Ok(Some(whole)),
         _ => Err(D::Error::custom("not whole, expected a whole number, at most 4294967295")),
+    }
+}
+
+/// Deserialises `null` as the default value.
+///
+/// # Errors
+/// Fails if the value is neither `null` nor a `T`.
+pub fn or_default<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_number_may_be_written_with_a_point() {
+        let read = |text: &str| whole_number(&mut serde_json::Deserializer::from_str(text));
+        for (text, number) in
+            [("8", Some(8)), ("8.0", Some(8)), ("4294967295", Some(u32::MAX)), ("null", None)]
+        {
+            assert_eq!(read(text).unwrap(), number, "{text}");
+        }
+        for text in ["8.5", "-1", "4294967296", "1e300", "true", "\"8\""] {
+            assert!(read(text).is_err(), "{text}");
+        }
     }
 }

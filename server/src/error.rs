@@ -1,4 +1,4 @@
-//! The common error body of all routes, and the error of a server's settings.
+//! The common error body of all routes.
 
 mod from_core;
 
@@ -7,7 +7,6 @@ use std::fmt;
 use axum::http::{StatusCode, header};
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use axum::{Extension, Json};
-use loopwright_core::error::Failure;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -110,11 +109,6 @@ impl ApiError {
         self.kind
     }
 
-    /// Returns whether the request is invalid.
-    pub(crate) fn is_bad_request(&self) -> bool {
-        self.kind == ErrorKind::BadRequest
-    }
-
     pub(crate) fn path(&self) -> Option<&str> {
         self.path.as_deref()
     }
@@ -172,21 +166,5 @@ impl IntoResponse for ApiError {
             self.retry_after().map(|after| [(header::RETRY_AFTER, after.to_string())]);
         let body = Json(ErrorBody { error: self });
         (status, retry_after.map(AppendHeaders), Extension(error), body).into_response()
-    }
-}
-
-/// The reason that a server could not be set up, as a sentence for its operator.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigError(pub(crate) Failure);
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for ConfigError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source()
     }
 }

@@ -4,16 +4,11 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
-use loopwright_protocols::from_json;
-pub(crate) use loopwright_protocols::{pointer_to, whole_number};
+use loopwright_protocols::{MAX_WHOLE, from_json};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 
 use crate::error::{ApiError, ErrorKind};
-
-/// The pattern of a text that is not blank after the server's trimming. Unlike Rust's white space,
-/// `\s` of JSON Schema lacks U+0085 and has U+FEFF.
-pub(crate) const NOT_BLANK: &str = r"[^\s\u0085]|\ufeff";
 
 /// A JSON object, extracted from the body. The client must declare the body as JSON, which a page
 /// of another site cannot do without the server's consent. An empty body is `{}`.
@@ -73,33 +68,8 @@ pub(crate) fn json_at<T: DeserializeOwned>(text: &str, path: &str) -> Result<T, 
     Ok(from_json(text.as_bytes(), path)?)
 }
 
-/// Deserialises `null` as the default value.
-pub(crate) fn or_default<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(
-    from: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or_default())
-}
-
-/// Deserialises a whole number of at least 1.
-pub(crate) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    match whole_number(from)? {
-        Some(0) => Err(D::Error::custom("none, expected a number of at least 1")),
-        number => Ok(number),
-    }
-}
-
-/// Deserialises a sum of money greater than 0.
-pub(crate) fn sum<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
-    match Option::<f64>::deserialize(from)? {
-        Some(sum) if !sum.is_finite() || sum <= 0.0 => {
-            Err(D::Error::custom("no sum, expected a number greater than 0"))
-        }
-        sum => Ok(sum),
-    }
-}
-
 /// The greatest event or fact number that clients can send. All JSON parsers read it exactly.
-pub(crate) const MAX_POSITION: u64 = (1 << 53) - 1;
+pub(crate) const MAX_POSITION: u64 = MAX_WHOLE;
 
 /// Deserialises an event number or a number of events.
 pub(crate) fn position<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
@@ -116,6 +86,8 @@ pub(crate) fn position<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>
 
 #[cfg(test)]
 mod tests {
+    use loopwright_protocols::NOT_BLANK;
+
     use super::*;
 
     #[test]
@@ -151,28 +123,6 @@ mod tests {
             format!("{:?}", json_at::<serde_json::Value>(&deep, "").unwrap_err())
                 .contains("nested too deep")
         );
-    }
-
-    #[test]
-    fn a_whole_number_may_be_written_with_a_point() {
-        let read = |text: &str| whole_number(&mut serde_json::Deserializer::from_str(text));
-        for (text, number) in
-            [("8", Some(8)), ("8.0", Some(8)), ("4294967295", Some(u32::MAX)), ("null", None)]
-        {
-            assert_eq!(read(text).unwrap(), number, "{text}");
-        }
-        for text in ["8.5", "-1", "4294967296", "1e300", "true", "\"8\""] {
-            assert!(read(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn limits_are_greater_than_nothing() {
-        let json = |text| serde_json::Deserializer::from_str(text);
-        assert_eq!(count(&mut json("1.0")).unwrap(), Some(1));
-        assert_eq!(sum(&mut json("0.25")).unwrap(), Some(0.25));
-        assert!(count(&mut json("0")).is_err());
-        assert!(sum(&mut json("0")).is_err() && sum(&mut json("-1")).is_err());
     }
 
     #[test]

@@ -6,8 +6,9 @@
 //! with command execution needs. [`router`] returns only the routes, for an axum app with its own
 //! authentication. [`sse`] streams the events of any session.
 //!
-//! A [`Server`] runs agents by name. An [`AgentFactory`] builds the agent of each session: a
-//! function, or one [`GenericAgent`](loopwright_core::GenericAgent) for all sessions.
+//! A [`Server`] runs agents by name. An [`AgentFactory`](loopwright_host::AgentFactory) builds the
+//! agent of each session: a function, or one [`GenericAgent`](loopwright_core::GenericAgent) for
+//! all sessions.
 //!
 //! ```
 //! use loopwright_core::GenericAgent;
@@ -30,25 +31,18 @@
 //!
 //! # Features
 //!
-//! - `coding-agent` (on by default): `CodingAgent`, which works on files below the server's roots
-//!   with the coding tools, and `EnvModels`, the models of the known providers. Without it the
-//!   crate depends on neither providers nor tools, patterns and memory.
 //! - `a2a-client` (on by default): `RemoteAgent`, a tool that sends messages to a remote agent.
 //! - `jwt` (on by default): `JwtUsers`, callers known to an OpenID Connect provider.
 //! - `webhooks` (on by default): `Webhook`, reports of new and resolved actions.
-//! - `long-term` (on by default): facts that outlive sessions. `ServerBuilder::long_term` lets
-//!   clients see and delete the facts about them, under `/api/memory`.
-//!   `CodingAgentBuilder::long_term` lets agents store and use facts.
+//! - `long-term` (on by default): `ServerBuilder::long_term` lets clients see and delete the facts
+//!   about them that outlive sessions, under `/api/memory`.
 //! - `cluster`: workers of a cluster, which are servers on several machines with one store.
 //! - `otel`: `ServerBuilder::telemetry`, spans and metrics over OTLP.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod access;
-mod agents;
 mod cluster;
-#[cfg(feature = "coding-agent")]
-mod coding_agent;
 mod error;
 #[cfg(feature = "http-client")]
 mod http_client;
@@ -60,10 +54,8 @@ mod live;
 #[cfg(feature = "a2a-client")]
 mod remote_agent;
 mod routes;
-mod rules;
 mod serve;
 mod server;
-mod settings;
 mod streams;
 mod telemetry;
 
@@ -72,10 +64,6 @@ pub use axum;
 #[cfg(feature = "jwt")]
 pub use access::JwtUsers;
 pub use access::{Access, AccessPolicy, Caller, OwnerPolicy};
-pub use agents::{AgentFactory, AgentRejection, AgentSetup, Models, SystemPrompt};
-#[cfg(feature = "coding-agent")]
-pub use coding_agent::{CodingAgent, CodingAgentBuilder, EnvModels};
-pub use error::ConfigError;
 pub use inbox::ActionChange;
 #[cfg(feature = "webhooks")]
 pub use inbox::Webhook;
@@ -83,13 +71,8 @@ pub use inbox::Webhook;
 #[cfg_attr(docsrs, doc(cfg(feature = "a2a-client")))]
 pub use remote_agent::RemoteAgent;
 pub use routes::router;
-pub use rules::OperatorRules;
 pub use serve::serve;
 pub use server::Server;
 pub use server::builder::ServerBuilder;
-pub use settings::{
-    CustomSetting, LlmConfig, SessionSettings, Setting, SettingKind, SettingPlace, SettingScope,
-    SettingType,
-};
 pub use streams::public::{PublicEvents, ToPublic};
 pub use streams::sse::sse;

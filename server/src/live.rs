@@ -27,6 +27,7 @@ use loopwright_core::log::MemoryError;
 use loopwright_core::{
     AgentHandle, Environment, GenericAgent, Principal, RunContext, SystemEnvironment,
 };
+use loopwright_host::SessionSettings;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -38,7 +39,6 @@ use self::watch::watch;
 use crate::error::{ApiError, ErrorKind};
 use crate::limits::quota::Client;
 use crate::limits::run_quota::RunPermit;
-use crate::settings::SessionSettings;
 use crate::streams::backlog::SharedBacklog;
 use crate::telemetry::metrics::Source;
 use crate::telemetry::observer::Observer;

@@ -9,6 +9,7 @@ use futures::StreamExt;
 use loopwright_core::event::ExternalAction;
 use loopwright_core::tool::ToolSpec;
 use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput};
+use loopwright_host::ConfigError;
 use loopwright_protocols::a2a_client::{
     RemoteAction, RemoteAnswer, RemoteCard, cancel_task, get_task, send_message,
 };
@@ -18,7 +19,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::error::ConfigError;
 use crate::http_client::install_crypto_provider;
 
 /// Maximum size of a card and of a response.

@@ -61,8 +61,8 @@ const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// Returns an error if the listener has no local address. If other machines can reach it, the
-/// server needs a token and [rules](crate::ServerBuilder::rules). If the rules name trusted
-/// proxies, it needs a token.
+/// server needs a token and [rules](crate::ServerBuilder::rules). With
+/// [trusted proxies](crate::ServerBuilder::trusted_proxies) it needs a token.
 pub async fn serve(
     listener: TcpListener,
     server: Server,
@@ -174,7 +174,7 @@ impl Acceptor {
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
                     let shared = self.server.shared();
-                    let client = match shared.agents.rules().is_proxy(peer.ip()) {
+                    let client = match shared.proxies.has(peer.ip()) {
                         true => Client(None), // its requests count for the clients behind it
                         false => Client::of(peer.ip()),
                     };
@@ -192,7 +192,7 @@ impl Acceptor {
                         routes: self.routes.clone(),
                         quota: self.quota.clone(),
                         health_quota: self.health_quota.clone(),
-                        rules: shared.agents.rules().clone(),
+                        proxies: shared.proxies.clone(),
                         drain: shared.drain.clone(),
                         metrics: shared.metrics.clone(),
                         refused: refused.clone(),

@@ -13,14 +13,14 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::http::HeaderValue;
 use loopwright_core::{Principal, SessionStore};
+use loopwright_host::Agents;
 #[cfg(feature = "long-term")]
 use loopwright_memory::long_term::LongTerm;
 use tokio::sync::Semaphore;
 
 use self::drain::Drain;
 use self::readiness::Readiness;
-use crate::access::{AccessPolicy, Users};
-use crate::agents::Agents;
+use crate::access::{AccessPolicy, Proxies, Users};
 use crate::cluster::ClusterLink;
 #[cfg(feature = "webhooks")]
 use crate::inbox::WebhookSender;
@@ -77,6 +77,7 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// `true` if the operator has chosen rules.
     pub(crate) has_rules: bool,
+    pub(crate) proxies: Arc<Proxies>,
     /// One permit for each byte of all bodies.
     pub(crate) bodies: Semaphore,
     pub(crate) runs: RunQuota,

@@ -66,15 +66,17 @@ fn no_file_has_more_than_500_lines_without_tests() {
     assert_eq!(files_where(|_, text| without_tests(text).lines().count() > 500), NONE);
 }
 
-/// `app → server → {tools, providers, memory, patterns, durable, protocols, mcp, otel} → core`; the
-/// crates in the middle never import each other. Cargo itself refuses circles of packages.
+/// `app → server → host → {tools, providers, memory, patterns, durable, protocols, mcp, otel} →
+/// core`; the crates in the middle never import each other. Cargo itself refuses circles of packages.
 #[test]
 fn crates_depend_only_downwards() {
     let middle = "durable mcp memory otel patterns protocols providers tools";
-    let all = format!("core server {middle}");
+    let host = format!("core {middle}");
+    let server = format!("host {host}");
+    let all = format!("server {server}");
     let facade = format!("{all} macros");
     let mut allowed = vec![(".", ""), ("macros", ""), ("facade", &*facade)];
-    allowed.extend([("server", &*all), ("app", &*all)]);
+    allowed.extend([("host", &*host), ("server", &*server), ("app", &*all)]);
     allowed.extend(middle.split(' ').map(|folder| (folder, "core")));
     for (folder, crates) in allowed {
         let manifest = read(Path::new(folder).join("Cargo.toml"));
@@ -86,6 +88,22 @@ fn crates_depend_only_downwards() {
             assert!(is_allowed, "{folder} must not depend on loopwright-{name}");
         }
     }
+}
+
+/// The terminal, `run` and the other commands need no HTTP server: only `serve` has one.
+#[test]
+fn only_serve_uses_the_server() {
+    let users =
+        files_where(|file, text| file.starts_with("app/src") && text.contains("loopwright_server"));
+    let mut users: Vec<_> = users.iter().map(|file| file.to_str().unwrap()).collect();
+    users.sort();
+    let expected = [
+        "app/src/args/serve.rs",
+        "app/src/commands/config.rs", // the defaults of `serve`
+        "app/src/commands/serve.rs",
+        "app/src/telemetry.rs", // the telemetry of `serve`
+    ];
+    assert_eq!(users, expected);
 }
 
 /// Tests wait for events and gates, or run under paused time. `clippy.toml` refuses sleeping

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::Args;
 use loopwright_core::limits::Budget;
-use loopwright_server::{ConfigError, OperatorRules};
+use loopwright_host::{ConfigError, OperatorRules};
 use serde::{Deserialize, Serialize};
 
 use crate::options::dollars;
@@ -79,6 +79,6 @@ impl RuleOptions {
         budget.turns = self.max_session_turns;
         budget.tokens = self.max_session_tokens.map(u64::from);
         budget.cost = self.max_session_cost;
-        rules.session_budget(budget).trusted_proxies(&self.trusted_proxy)
+        Ok(rules.session_budget(budget))
     }
 }

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 
-use loopwright_server::{ServerBuilder, SessionSettings, Setting, SettingType};
+use loopwright_host::{SessionSettings, Setting, SettingType};
+use loopwright_server::ServerBuilder;
 use serde_json::{Value, json};
 
 use crate::args::{ConfigArgs, DEFAULT_ADDR, DEFAULT_GRACE};

@@ -10,8 +10,9 @@ use std::time::Duration;
 use loopwright_core::Principal;
 use loopwright_core::limits::Budget;
 use loopwright_durable::Placement;
+use loopwright_host::{ConfigError, EnvModels};
 use loopwright_providers::{MAX_ATTEMPTS, MAX_RETRY_DELAY};
-use loopwright_server::{Caller, EnvModels, Server, ServerBuilder, Webhook};
+use loopwright_server::{Caller, Server, ServerBuilder, Webhook};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -145,7 +146,9 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
     }
     let has_users = !args.user.is_empty() || args.jwt.jwt_issuer.is_some();
     let rules = args.rules.rules(args.addr.unwrap_or(DEFAULT_ADDR), has_users);
-    builder = builder.rules(rules.map_err(|why| StartError(why.to_string()))?);
+    let failed = |why: ConfigError| StartError(why.to_string());
+    builder = builder.rules(rules.map_err(failed)?);
+    builder = builder.trusted_proxies(&args.rules.trusted_proxy).map_err(failed)?;
     let from_environment =
         || env::var(names.token_variable()).ok().filter(|token| !token.is_empty());
     let token = args.token.clone().or_else(from_environment);

@@ -183,7 +183,7 @@ fn not_allowed(key: &Key<'_>, risk: &str, users_file: Option<&Path>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use loopwright_server::CustomSetting;
+    use loopwright_host::CustomSetting;
 
     use super::super::keys::built_in_keys;
     use super::*;

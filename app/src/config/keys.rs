@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use loopwright_server::{CustomSetting, SessionSettings, Setting, SettingPlace, SettingType};
+use loopwright_host::{CustomSetting, SessionSettings, Setting, SettingPlace, SettingType};
 use serde_json::{Value, json};
 
 use crate::args::{PlacementArg, UserArg};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use loopwright_host::SessionSettings;
 use loopwright_mcp::ServerConfig;
-use loopwright_server::SessionSettings;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};

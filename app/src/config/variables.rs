@@ -63,7 +63,7 @@ fn warnings(program: &Program, set: impl IntoIterator<Item = String>) -> Vec<Str
 
 #[cfg(test)]
 mod tests {
-    use loopwright_server::CustomSetting;
+    use loopwright_host::CustomSetting;
 
     use super::*;
 

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use loopwright_core::Principal;
+use loopwright_host::{AgentRejection, AgentSetup, CodingAgentBuilder};
 use loopwright_mcp::{
     Credentials, Definitions, McpServer, ProcessLimit, ServerConfig, ToolSearch, Transport,
 };
-use loopwright_server::{AgentRejection, AgentSetup, CodingAgentBuilder};
 use loopwright_tools::Workspace;
 
 use super::launch::Confined;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::builder::{BoolValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Command, Id};
-use loopwright_server::{CustomSetting, SettingKind};
+use loopwright_host::{CustomSetting, SettingKind};
 use serde_json::Value;
 
 /// The beginning of the ids of these flags, which no built-in flag has.

@@ -8,7 +8,7 @@ use clap::builder::{
 };
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
-use loopwright_server::{SessionSettings, Setting, SettingPlace, SettingScope, SettingType};
+use loopwright_host::{SessionSettings, Setting, SettingPlace, SettingScope, SettingType};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

@@ -1,6 +1,6 @@
 //! The check of the app's own settings.
 
-use loopwright_server::CustomSetting;
+use loopwright_host::CustomSetting;
 
 use crate::args::built_in_flags;
 use crate::config::keys::{Key, built_in_keys};

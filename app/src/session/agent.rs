@@ -6,11 +6,11 @@ use std::sync::Arc;
 use loopwright_core::GenericAgent;
 use loopwright_core::event::ExternalAction;
 use loopwright_core::model::ModelInfo;
-use loopwright_memory::long_term::DISTIL_COMMAND;
-use loopwright_server::{
+use loopwright_host::{
     AgentFactory, AgentRejection, AgentSetup, CustomSetting, EnvModels, Models, SessionSettings,
     SystemPrompt,
 };
+use loopwright_memory::long_term::DISTIL_COMMAND;
 use serde_json::Value;
 
 use super::allowed::Allowed;

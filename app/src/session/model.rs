@@ -4,8 +4,8 @@ use std::env;
 
 use loopwright_core::ChatModel;
 use loopwright_core::model::{ModelError, ModelErrorKind};
+use loopwright_host::SessionSettings;
 use loopwright_providers::{Http, first_model, from_env};
-use loopwright_server::SessionSettings;
 
 use super::catalogue::catalogue;
 use crate::config::Config;

@@ -6,7 +6,7 @@ use loopwright_core::agent::attach;
 use loopwright_core::event::ExternalAction;
 use loopwright_core::log::{InMemoryStore, MemoryError, SessionInfo};
 use loopwright_core::{AgentHandle, EventStream, Memory, RunContext, SessionStore};
-use loopwright_server::SessionSettings;
+use loopwright_host::SessionSettings;
 use serde_json::Value;
 
 use super::agent::{Built, build};

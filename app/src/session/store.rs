@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use loopwright_core::log::{MemoryError, SessionInfo};
 use loopwright_core::{Environment, SessionStore, SystemEnvironment};
-use loopwright_server::SessionSettings;
+use loopwright_host::SessionSettings;
 use serde::Deserialize;
 
 use crate::environment::started_as;

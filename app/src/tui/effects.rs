@@ -14,7 +14,7 @@ use std::sync::Arc;
 use loopwright_core::AgentHandle;
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{ActionResult, InputEvent};
-use loopwright_server::SessionSettings;
+use loopwright_host::SessionSettings;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use self::editor::{Editor, editor};

@@ -5,12 +5,13 @@ mod keys;
 use jsonwebtoken::jwk::{CommonParameters, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use loopwright_core::Principal;
+use loopwright_host::ConfigError;
 use serde_json::{Map, Value};
 
 pub(super) use self::keys::invalid;
 use self::keys::{IssuerKeys, check_url};
 use super::caller::Caller;
-use crate::error::{ApiError, ConfigError};
+use crate::error::ApiError;
 
 /// The accepted signature algorithms. Algorithms with a shared secret are excluded.
 const ALGORITHMS: [Algorithm; 9] = [

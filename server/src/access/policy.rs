@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use loopwright_core::Principal;
 use loopwright_core::log::{PendingAction, SessionInfo};
+use loopwright_host::SessionSettings;
 
 use super::caller::Caller;
-use crate::settings::SessionSettings;
 
 /// The role that may read all sessions.
 const READER: &str = "reader";

@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use loopwright_core::log::{DecisionRecord, MemoryError, PendingAction, SessionInfo};
 use loopwright_core::{Principal, SessionStore};
+use loopwright_host::SessionSettings;
 
 use super::caller::Caller;
 use super::name::check_name;
@@ -16,7 +17,6 @@ use super::path::SessionId;
 use super::policy::Access;
 use crate::error::{ApiError, ErrorKind};
 use crate::server::Server;
-use crate::settings::SessionSettings;
 
 /// The right that a route needs for a session.
 pub(crate) trait Right {

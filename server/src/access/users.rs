@@ -1,13 +1,14 @@
 //! [`Users`]: the tokens of a server and their callers.
 
 use loopwright_core::Principal;
+use loopwright_host::ConfigError;
 
 use super::caller::Caller;
 #[cfg(feature = "jwt")]
 use super::jwt::{JwtUsers, JwtVerifier, invalid};
 use super::name::{check_name, is_alike};
 use super::token::TokenDigest;
-use crate::error::{ApiError, ConfigError, ErrorKind};
+use crate::error::{ApiError, ErrorKind};
 
 /// The minimum length of a token, in characters.
 const MIN_TOKEN_CHARS: usize = 16;

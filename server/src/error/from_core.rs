@@ -1,7 +1,8 @@
-//! Conversions of the errors of sessions and stores into API errors.
+//! Conversions of the errors of sessions, stores and hosts into API errors.
 
 use loopwright_core::agent::{AgentError, InputError};
 use loopwright_core::log::MemoryError;
+use loopwright_host::{AgentRejection, RejectionKind, sentence};
 use loopwright_protocols::DecodeError;
 
 use super::{ApiError, ErrorKind};
@@ -68,14 +69,19 @@ impl From<AgentError> for ApiError {
     }
 }
 
-/// Returns the error's text with a capital letter and a full stop.
-fn sentence(error: &dyn std::fmt::Display) -> String {
-    let text = error.to_string();
-    let mut letters = text.chars();
-    let first = letters.next().into_iter().flat_map(char::to_uppercase);
-    let mut text: String = first.chain(letters).collect();
-    if !text.ends_with(['.', '!', '?']) {
-        text.push('.');
+impl From<AgentRejection> for ApiError {
+    fn from(rejection: AgentRejection) -> Self {
+        let kind = match rejection.kind() {
+            RejectionKind::BadRequest => ErrorKind::BadRequest,
+            RejectionKind::Unauthorized => ErrorKind::Unauthorized,
+            RejectionKind::NotAllowed => ErrorKind::NotAllowed,
+            RejectionKind::UnknownAgent => ErrorKind::UnknownAgent,
+            _ => ErrorKind::Internal,
+        };
+        let error = ApiError::new(kind, rejection.message());
+        match rejection.path() {
+            Some(path) => error.with_path(path),
+            None => error,
+        }
     }
-    text
 }

@@ -12,13 +12,13 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use loopwright_core::{Environment, SystemEnvironment};
+use loopwright_host::ConfigError;
 use reqwest::redirect::Policy;
 use sha2::Sha256;
 use tokio::sync::Semaphore;
 
 use super::change::ActionChange;
 use super::outbox::{Outbox, OutboxFile};
-use crate::error::ConfigError;
 use crate::http_client::install_crypto_provider;
 
 /// The prefix of a secret.

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use loopwright_core::log::{MemoryError, SessionLog};
 use loopwright_core::message::MessageId;
+use loopwright_host::{SessionSettings, SettingsChange};
 
 use super::releasing::{Releasing, during_a_run};
 use super::{LiveSessions, OpenSession, Parts, new_id};
 use crate::error::{ApiError, ErrorKind};
 use crate::limits::daily_budget::DailyBudget;
-use crate::settings::{SessionSettings, SettingsChange};
 
 /// An operation that needs an idle session, as named in errors.
 const CHANGE: &str = "change the settings";

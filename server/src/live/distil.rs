@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use loopwright_core::event::InputEvent;
 use loopwright_core::{AgentHandle, Principal, SessionStore};
+use loopwright_host::{Agents, SessionSettings};
 use loopwright_memory::long_term::{DISTIL_COMMAND, is_distil_due};
 
-use crate::agents::Agents;
 use crate::error::ApiError;
 use crate::limits::daily_budget::DailyBudget;
 use crate::limits::run_quota::{RunPermit, RunQuota};
-use crate::settings::SessionSettings;
 
 /// Starts a run that distils facts, and returns its permit. Returns `None` if there is nothing to
 /// distil.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use futures::StreamExt;
 use loopwright_core::log::{Due, PROBATION, SessionInfo, SessionQuery};
 use loopwright_core::{Environment, SystemEnvironment};
+use loopwright_host::SessionSettings;
 use tokio::time::Instant;
 
 use super::{LiveSessions, Parts};
-use crate::settings::SessionSettings;
 
 /// The interval of searches for sessions that have work to do and no owner.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);

@@ -6,12 +6,12 @@ use loopwright_core::agent::InputError;
 use loopwright_core::event::InputEvent;
 use loopwright_core::log::{MemoryError, PostedInput, post_and_wait};
 use loopwright_core::message::{InputId, new_input_id};
+use loopwright_host::SessionSettings;
 use tokio::time::Instant;
 
 use super::{Lease, LiveSessions, Parts, is_end};
 use crate::error::{ApiError, ErrorKind};
 use crate::limits::quota::Client;
-use crate::settings::SessionSettings;
 
 /// Timeout for the receipt of a posted input.
 pub(super) const RECEIPT_TIMEOUT: Duration = Duration::from_secs(10);

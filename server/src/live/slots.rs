@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use loopwright_core::{Principal, SessionStore};
+use loopwright_host::Agents;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 #[cfg(feature = "long-term")]
 use tokio::time::Instant;
@@ -13,7 +14,6 @@ use tokio::time::Instant;
 #[cfg(feature = "long-term")]
 use super::distil;
 use super::open_session::OpenSession;
-use crate::agents::Agents;
 use crate::cluster::ClusterLink;
 use crate::error::{ApiError, ErrorKind};
 use crate::inbox::ActionWatch;

@@ -9,6 +9,7 @@ use axum::{Json, Router};
 use loopwright_core::model::ModelInfo;
 use loopwright_core::tool::{Effect, NeedsApproval, ToolSpec};
 use loopwright_core::{GenericAgent, Principal};
+use loopwright_host::{RejectionKind, SessionSettings};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -16,7 +17,6 @@ use serde_json::Value;
 use crate::access::{Caller, Read, SessionFor, check_create};
 use crate::error::{ApiError, ErrorKind};
 use crate::server::Server;
-use crate::settings::SessionSettings;
 
 /// The agents of the server, the default one first.
 #[derive(Serialize, JsonSchema)]
@@ -132,10 +132,10 @@ async fn built(
     let name = agents.name_of(&settings);
     match agents.for_session(settings, principal).await {
         Ok(agent) => Ok(Json(AgentDescription::of(name, &agent))),
-        Err(error) if error.is_bad_request() => {
+        Err(error) if error.kind() == RejectionKind::BadRequest => {
             Err(ApiError::new(ErrorKind::Conflict, error.message()))
         }
-        Err(error) => Err(error),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -15,11 +15,11 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use loopwright_host::{CustomSetting, schema_of};
 use serde_json::Value;
 
 use self::document::Document;
 use crate::server::Server;
-use crate::settings::{CustomSetting, schema_of};
 
 /// The request schemas with values of the app's own settings.
 const WITH_CUSTOM: [&str; 3] = ["SessionSettings", "SettingsChange", "ChatRequest"];

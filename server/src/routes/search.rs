@@ -10,6 +10,7 @@ use axum::{Json, Router};
 use loopwright_core::event::Role;
 use loopwright_core::log::{LogEntry, MemoryError, SearchHit, SessionQuery};
 use loopwright_core::message::MessageId;
+use loopwright_host::SessionSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
@@ -17,7 +18,6 @@ use tokio::task::spawn_blocking;
 use crate::access::{Caller, may_read};
 use crate::error::{ApiError, ErrorKind};
 use crate::server::Server;
-use crate::settings::SessionSettings;
 
 /// The default number of hits per page.
 pub(crate) const PAGE_HITS: u32 = 20;

@@ -12,6 +12,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use loopwright_core::event::{InputEvent, Prompt, QueueKind, QueuedText};
 use loopwright_core::log::SessionLog;
+use loopwright_host::{SessionSettings, SettingsChange};
 
 pub(crate) use self::actions::{ActionPreview, Actions, DecisionBody};
 
@@ -27,7 +28,6 @@ use crate::inputs::{check_budget, check_content};
 use crate::json::JsonBody;
 use crate::limits::quota::Client;
 use crate::server::Server;
-use crate::settings::{SessionSettings, SettingsChange};
 
 type Accepted = Result<(StatusCode, Json<AcceptedInput>), ApiError>;
 

@@ -22,10 +22,10 @@ use super::requests::Requests;
 use super::response_body::ResponseBody;
 use super::stream_executor::StreamExecutor;
 use super::write_timeout::{WRITE_TIMEOUT, with_write_timeout};
+use crate::access::Proxies;
 use crate::error::{ApiError, ErrorKind};
 use crate::limits::quota::{Client, Permit, Quota};
 use crate::routes::is_health_path;
-use crate::rules::OperatorRules;
 use crate::server::drain::Drain;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::observer::enum_name;
@@ -54,7 +54,7 @@ pub(super) struct Connection {
     pub(super) quota: Quota,
     /// The quota for requests for the server's health, once the other quota is used up.
     pub(super) health_quota: Quota,
-    pub(super) rules: Arc<OperatorRules>,
+    pub(super) proxies: Arc<Proxies>,
     pub(super) drain: Drain,
     pub(super) metrics: Arc<Metrics>,
     pub(super) refused: RefusedConnections,
@@ -80,7 +80,7 @@ impl Connection {
     {
         let Connection { peer, scope, .. } = self;
         let drain = self.drain.clone();
-        let is_proxy = self.rules.is_proxy(peer.ip());
+        let is_proxy = self.proxies.has(peer.ip());
         let requests = Requests::default();
         let routes = TowerToHyperService::new(self.routes.clone());
         let counter = requests.clone();
@@ -88,7 +88,9 @@ impl Connection {
         let service = service_fn(move |mut request: Request<Incoming>| {
             let client = match is_proxy {
                 // The port is unknown.
-                true => SocketAddr::new(self.rules.client_address(peer.ip(), request.headers()), 0),
+                true => {
+                    SocketAddr::new(self.proxies.client_address(peer.ip(), request.headers()), 0)
+                }
                 false => peer,
             };
             request.extensions_mut().insert(ConnectInfo(client));

@@ -37,7 +37,7 @@ impl Guard {
     /// directly or through a trusted proxy, and there is no token.
     pub(crate) fn new(address: SocketAddr, server: Server) -> Option<Arc<Self>> {
         let local = address.ip().to_canonical().is_loopback();
-        let needs_token = !local || server.shared().agents.rules().has_proxies();
+        let needs_token = !local || !server.shared().proxies.is_empty();
         let has_token = !server.shared().users.is_empty();
         (has_token || !needs_token).then(|| Arc::new(Guard { server, local }))
     }

@@ -7,6 +7,10 @@ use std::time::Duration;
 use axum::http::HeaderValue;
 use loopwright_core::limits::Budget;
 use loopwright_core::{Principal, SessionStore};
+use loopwright_host::{
+    AgentFactory, Agents, ConfigError, CustomSetting, Models, OperatorRules, SessionSettings,
+    SystemPrompt,
+};
 #[cfg(feature = "long-term")]
 use loopwright_memory::long_term::LongTerm;
 use tokio::sync::Semaphore;
@@ -16,12 +20,10 @@ use super::origin::read_origin;
 use super::readiness::Readiness;
 #[cfg(feature = "jwt")]
 use crate::access::JwtUsers;
-use crate::access::{AccessPolicy, Caller, OwnerPolicy, TokenDigest, Users};
-use crate::agents::{AgentFactory, Agents, Models, SystemPrompt};
+use crate::access::{AccessPolicy, Caller, OwnerPolicy, Proxies, TokenDigest, Users};
 use crate::cluster::ClusterLink;
 #[cfg(feature = "cluster")]
 use crate::cluster::ClusterSettings;
-use crate::error::ConfigError;
 use crate::inbox::{ActionChange, ActionWatch, OnAction};
 #[cfg(feature = "webhooks")]
 use crate::inbox::{Webhook, WebhookSender};
@@ -30,9 +32,7 @@ use crate::limits::daily_budget::DailyBudget;
 use crate::limits::run_quota::RunQuota;
 use crate::limits::{self, Limits};
 use crate::live::{LiveSessions, Parts};
-use crate::rules::OperatorRules;
 use crate::server::{Server, Shared};
-use crate::settings::{CustomSetting, SessionSettings};
 use crate::streams::backlog::LogBacklogs;
 use crate::streams::event_streams::EventStreams;
 use crate::streams::histories::Histories;
@@ -65,6 +65,7 @@ pub struct ServerBuilder {
     limits: Limits,
     telemetry: ServerTelemetry,
     has_rules: bool,
+    proxies: Arc<Proxies>,
     #[cfg(feature = "cluster")]
     cluster: ClusterSettings,
 }
@@ -101,6 +102,7 @@ impl ServerBuilder {
             limits: Limits::default(),
             telemetry: ServerTelemetry::default(),
             has_rules: false,
+            proxies: Arc::default(),
             #[cfg(feature = "cluster")]
             cluster: ClusterSettings::default(),
         }
@@ -208,7 +210,7 @@ impl ServerBuilder {
     }
 
     /// Sets the source of the models that sessions and requests name; see
-    /// [`AgentSetup::model`](crate::AgentSetup::model).
+    /// [`AgentSetup::model`](loopwright_host::AgentSetup::model).
     pub fn models(mut self, models: impl Models + 'static) -> Self {
         self.agents.set_models(Arc::new(models));
         self
@@ -222,14 +224,14 @@ impl ServerBuilder {
     }
 
     /// Adds one of the app's own settings to the settings of sessions. Agents read it with
-    /// [`AgentSetup::custom`](crate::AgentSetup::custom). Clients choose its value under `custom`
+    /// [`AgentSetup::custom`](loopwright_host::AgentSetup::custom). Clients choose its value under `custom`
     /// of a session's settings, unless it is [`host_only`](CustomSetting::host_only).
     pub fn setting(mut self, setting: CustomSetting) -> Self {
         self.agents.add_setting(setting);
         self
     }
 
-    /// Sets the system prompt that [`AgentSetup::system`](crate::AgentSetup::system) returns for
+    /// Sets the system prompt that [`AgentSetup::system`](loopwright_host::AgentSetup::system) returns for
     /// sessions without one of their own: a text, or a function of the setup. A coding agent
     /// without its own prompt uses it too.
     pub fn system(mut self, prompt: impl Into<SystemPrompt>) -> Self {
@@ -397,6 +399,26 @@ impl ServerBuilder {
         self
     }
 
+    /// Sets the proxies whose `X-Forwarded-For` header is trusted, each an IP address or a network
+    /// such as `10.0.0.0/8`. The client's address is the last one in the header that is not a
+    /// proxy's. The header of other senders is ignored. `Forwarded` is always ignored: a proxy that
+    /// sets one of the two passes on the other as the client wrote it.
+    ///
+    /// The client's address counts for the quotas of clients and is logged. Connections from
+    /// proxies are not bounded like a client's connections. Instead, each client's requests in
+    /// progress are bounded. Others can reach the server through a proxy, so a
+    /// [served](crate::serve) server with proxies needs a token.
+    ///
+    /// # Errors
+    /// Returns a [`ConfigError`] if a proxy is neither an IP address nor a network.
+    pub fn trusted_proxies<T: AsRef<str>>(
+        mut self,
+        proxies: impl IntoIterator<Item = T>,
+    ) -> Result<Self, ConfigError> {
+        self.proxies = Arc::new(Proxies::parse(proxies)?);
+        Ok(self)
+    }
+
     /// Builds the server. It does not listen yet.
     ///
     /// # Errors
@@ -463,6 +485,7 @@ impl ServerBuilder {
         Ok(Server(Arc::new(Shared {
             agents: self.agents,
             has_rules: self.has_rules,
+            proxies: self.proxies,
             users: self.users,
             policy: self.policy,
             daily_budget,

@@ -1,8 +1,7 @@
 //! Origins of pages, as an operator writes them.
 
 use axum::http::{HeaderValue, Uri};
-
-use crate::error::ConfigError;
+use loopwright_host::ConfigError;
 
 /// Parses an origin in the form that browsers send: a scheme, a host in lower case, and a port
 /// unless it is the default one.

@@ -13,6 +13,7 @@ use loopwright_core::event::{Envelope, ExternalAction, InputEvent};
 use loopwright_core::hex;
 use loopwright_core::log::{MemoryError, SessionInfo, SessionLog};
 use loopwright_core::message::{InputId, RunId};
+use loopwright_host::SessionSettings;
 use sha2::{Digest, Sha256};
 
 use super::backlog::Start;
@@ -23,7 +24,6 @@ use crate::error::{ApiError, ErrorKind};
 use crate::inputs::{check_budget, check_content, resolve_action};
 use crate::limits::quota::Client;
 use crate::server::Server;
-use crate::settings::SessionSettings;
 
 /// The number of bytes of a conversation's digest that its session id uses.
 const ID_BYTES: usize = 16;

@@ -11,17 +11,16 @@ use futures::{Stream, StreamExt};
 use loopwright_core::event::{AgentEvent, Envelope, Prompt, StreamEnd};
 use loopwright_core::log::{InMemory, LogEntry};
 use loopwright_core::{AgentHandle, EventStream, Memory, Principal, RunContext};
+use loopwright_host::{ChatOptions, SessionSettings};
 use loopwright_protocols::RunFailure;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::sse_frames::{SseFrame, response};
 use crate::access::{Caller, check_create};
-use crate::agents::ChatOptions;
 use crate::error::{ApiError, ErrorKind};
 use crate::limits::quota::{Client, Permit};
 use crate::limits::run_quota::RunPermit;
 use crate::server::Server;
-use crate::settings::SessionSettings;
 use crate::telemetry::metrics::{OpenStream, Source};
 use crate::telemetry::observer::Observer;
 

@@ -8,10 +8,11 @@ use loopwright_core::message::{Content, MessageKind, Usage};
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::tool::Effect;
 use loopwright_core::{AgentBuilder, ChatModel, GenericAgent, ToolError, tool_fn};
-use loopwright_patterns::PiPattern;
-use loopwright_server::{
-    AgentRejection, AgentSetup, LlmConfig, Models, OperatorRules, Server, SessionSettings,
+use loopwright_host::{
+    AgentRejection, AgentSetup, LlmConfig, Models, OperatorRules, SessionSettings,
 };
+use loopwright_patterns::PiPattern;
+use loopwright_server::Server;
 use serde_json::json;
 
 use crate::run::{run, serve};

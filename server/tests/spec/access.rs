@@ -10,9 +10,10 @@ use loopwright_core::log::InMemoryStore;
 use loopwright_core::message::Usage;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::{GenericAgent, Memory, Principal, SessionStore};
+use loopwright_host::OperatorRules;
 use loopwright_memory::Sqlite;
 use loopwright_patterns::PiPattern;
-use loopwright_server::{Access, AccessPolicy, Caller, OperatorRules, Server, ServerBuilder};
+use loopwright_server::{Access, AccessPolicy, Caller, Server, ServerBuilder};
 use serde_json::{Value, json};
 
 use crate::api::{Api, retry_after};

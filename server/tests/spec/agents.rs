@@ -7,12 +7,12 @@ use loopwright_core::model::ModelError;
 use loopwright_core::testing::{Script, ScriptedModel, TestTool};
 use loopwright_core::tool::Effect;
 use loopwright_core::{AgentBuilder, ChatModel, GenericAgent, RunContext, SessionStore};
+use loopwright_host::{
+    AgentRejection, AgentSetup, LlmConfig, Models, OperatorRules, SessionSettings,
+};
 use loopwright_memory::Sqlite;
 use loopwright_patterns::PiPattern;
-use loopwright_server::{
-    AgentRejection, AgentSetup, LlmConfig, Models, OperatorRules, Server, ServerBuilder,
-    SessionSettings,
-};
+use loopwright_server::{Server, ServerBuilder};
 use serde_json::{Value, json};
 
 use crate::api::{Api, Frame};

@@ -16,11 +16,11 @@ use loopwright_core::log::InMemoryStore;
 use loopwright_core::model::ModelError;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::{ChatModel, Principal, SessionStore};
-use loopwright_memory::long_term::LongTerm;
-use loopwright_server::{
-    AgentFactory, AgentRejection, Caller, CodingAgent, LlmConfig, Models, OperatorRules, Server,
-    ServerBuilder, SessionSettings, router,
+use loopwright_host::{
+    AgentFactory, AgentRejection, CodingAgent, LlmConfig, Models, OperatorRules, SessionSettings,
 };
+use loopwright_memory::long_term::LongTerm;
+use loopwright_server::{Caller, Server, ServerBuilder, router};
 use serde_json::{Value, json};
 
 /// A server whose sessions share a scripted model, and a client of it.

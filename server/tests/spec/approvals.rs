@@ -9,8 +9,9 @@ use loopwright_core::log::{Due, InMemoryStore, InputReceipt, LogEntry, PostedInp
 use loopwright_core::testing::{Script, ScriptedModel, TestTool};
 use loopwright_core::tool::{ActionOptions, Approval, DecisionKind};
 use loopwright_core::{AgentBuilder, GenericAgent, Principal, SessionStore};
+use loopwright_host::{AgentRejection, AgentSetup};
 use loopwright_patterns::PiPattern;
-use loopwright_server::{AgentRejection, AgentSetup, Caller, Server};
+use loopwright_server::{Caller, Server};
 use serde_json::{Value, json};
 
 use crate::api::Api;

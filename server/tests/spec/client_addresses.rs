@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright_core::log::InMemoryStore;
-use loopwright_server::{EnvModels, OperatorRules, ServerBuilder, SessionSettings};
+use loopwright_host::{EnvModels, OperatorRules, SessionSettings};
+use loopwright_server::ServerBuilder;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::{AgentBuilder, GenericAgent, SessionStore};
+use loopwright_host::{AgentRejection, AgentSetup, CustomSetting, SessionSettings};
 use loopwright_patterns::PiPattern;
-use loopwright_server::{
-    AgentRejection, AgentSetup, CustomSetting, Server, ServerBuilder, SessionSettings,
-};
+use loopwright_server::{Server, ServerBuilder};
 use serde_json::{Value, json};
 
 use crate::api::Api;

@@ -7,9 +7,10 @@ use loopwright_core::message::Content;
 use loopwright_core::model::{ModelError, ModelInfo};
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::{ChatModel, SessionStore};
-use loopwright_server::{
-    AgentRejection, CodingAgent, LlmConfig, Models, OperatorRules, Server, SessionSettings,
+use loopwright_host::{
+    AgentRejection, CodingAgent, LlmConfig, Models, OperatorRules, SessionSettings,
 };
+use loopwright_server::Server;
 use serde_json::{Value, json};
 
 use crate::api::Api;

@@ -16,11 +16,10 @@ use loopwright_core::log::InMemoryStore;
 use loopwright_core::testing::{Script, ScriptedModel, TestTool};
 use loopwright_core::tool::{ActionOptions, Approval};
 use loopwright_core::{AgentBuilder, GenericAgent, Principal, SessionStore};
+use loopwright_host::{AgentRejection, AgentSetup};
 use loopwright_memory::Sqlite;
 use loopwright_patterns::PiPattern;
-use loopwright_server::{
-    ActionChange, AgentRejection, AgentSetup, Caller, Server, ServerBuilder, Webhook,
-};
+use loopwright_server::{ActionChange, Caller, Server, ServerBuilder, Webhook};
 use serde_json::{Value, json};
 use sha2::Sha256;
 use tokio::net::TcpListener;

@@ -11,8 +11,9 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::testing::ScriptedModel;
 use loopwright_core::{GenericAgent, Principal};
+use loopwright_host::OperatorRules;
 use loopwright_patterns::PiPattern;
-use loopwright_server::{Caller, JwtUsers, OperatorRules, Server};
+use loopwright_server::{Caller, JwtUsers, Server};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 

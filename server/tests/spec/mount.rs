@@ -11,11 +11,11 @@ use loopwright_core::log::InMemoryStore;
 use loopwright_core::model::ModelError;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::{ChatModel, GenericAgent};
-use loopwright_patterns::PiPattern;
-use loopwright_server::{
-    AgentRejection, CodingAgent, LlmConfig, Models, OperatorRules, Server, SessionSettings,
-    ToPublic, router, sse,
+use loopwright_host::{
+    AgentRejection, CodingAgent, LlmConfig, Models, OperatorRules, SessionSettings,
 };
+use loopwright_patterns::PiPattern;
+use loopwright_server::{Server, ToPublic, router, sse};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

@@ -11,8 +11,9 @@ use hyper_util::rt::TokioIo;
 use loopwright_core::GenericAgent;
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_host::OperatorRules;
 use loopwright_patterns::PiPattern;
-use loopwright_server::{OperatorRules, Server, ServerBuilder, serve};
+use loopwright_server::{Server, ServerBuilder, serve};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -20,13 +21,11 @@ use crate::api::retry_after;
 
 const TOKEN: &str = "correct-horse-battery";
 
-async fn start(
-    rules: OperatorRules,
-    set: impl FnOnce(ServerBuilder) -> ServerBuilder,
-) -> SocketAddr {
+async fn start(proxies: &[&str], set: impl FnOnce(ServerBuilder) -> ServerBuilder) -> SocketAddr {
     let model = ScriptedModel::new((0..9).map(|_| Script::new().say("half").hang()));
     let agent = GenericAgent::builder(model, PiPattern).build().unwrap();
-    let builder = Server::builder(InMemoryStore::new()).agent("agent", agent).rules(rules);
+    let builder = Server::builder(InMemoryStore::new()).agent("agent", agent);
+    let builder = builder.trusted_proxies(proxies).unwrap();
     let server = set(builder.token(TOKEN)).build().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -75,8 +74,7 @@ async fn session(address: SocketAddr) -> String {
 /// health check.
 #[tokio::test]
 async fn each_client_behind_a_proxy_has_its_own_bounds() {
-    let rules = OperatorRules::open().trusted_proxies(["127.0.0.0/8"]).unwrap();
-    let address = start(rules, |server| server.max_connections(2)).await;
+    let address = start(&["127.0.0.0/8"], |server| server.max_connections(2)).await;
     let id = session(address).await;
     let events = format!("/api/sessions/{id}/events");
     let mut open = Vec::new();
@@ -115,8 +113,7 @@ async fn each_client_behind_a_proxy_has_its_own_bounds() {
 /// C261: Runs also count for the client behind the proxy.
 #[tokio::test]
 async fn runs_count_for_the_client_behind_a_proxy() {
-    let rules = OperatorRules::open().trusted_proxies(["127.0.0.1"]).unwrap();
-    let address = start(rules, |server| server.max_runs(1, 9)).await;
+    let address = start(&["127.0.0.1"], |server| server.max_runs(1, 9)).await;
     let mut upstream = Upstream::open(address).await;
     let mut statuses = Vec::new();
     for client in ["203.0.113.1", "203.0.113.1", "203.0.113.2"] {
@@ -132,8 +129,7 @@ async fn runs_count_for_the_client_behind_a_proxy() {
 #[tokio::test]
 async fn the_header_of_others_is_ignored() {
     for proxies in [vec![], vec!["10.0.0.0/8"]] {
-        let rules = OperatorRules::open().trusted_proxies(proxies).unwrap();
-        let address = start(rules, |server| server.max_runs(1, 9)).await;
+        let address = start(&proxies, |server| server.max_runs(1, 9)).await;
         let mut upstream = Upstream::open(address).await;
         let mut statuses = Vec::new();
         for client in ["203.0.113.1", "203.0.113.2"] {
@@ -169,8 +165,8 @@ async fn a_server_for_others_needs_rules() {
 async fn a_server_behind_a_proxy_needs_a_token() {
     let serve_locally = async |token: Option<&str>| {
         let agent = GenericAgent::builder(ScriptedModel::new([]), PiPattern).build().unwrap();
-        let rules = OperatorRules::strict().trusted_proxies(["127.0.0.1"]).unwrap();
-        let builder = Server::builder(InMemoryStore::new()).agent("agent", agent).rules(rules);
+        let builder = Server::builder(InMemoryStore::new()).agent("agent", agent);
+        let builder = builder.trusted_proxies(["127.0.0.1"]).unwrap();
         let builder = match token {
             Some(token) => builder.token(token),
             None => builder,

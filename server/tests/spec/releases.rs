@@ -7,9 +7,10 @@ use loopwright_core::compaction::{
 };
 use loopwright_core::testing::{Gate, Script, ScriptedModel};
 use loopwright_core::{AgentBuilder, GenericAgent, SessionStore};
+use loopwright_host::{AgentRejection, AgentSetup};
 use loopwright_memory::{Jsonl, Sqlite};
 use loopwright_patterns::PiPattern;
-use loopwright_server::{AgentRejection, AgentSetup, Server};
+use loopwright_server::Server;
 use serde_json::{Value, json};
 
 use crate::api::Api;

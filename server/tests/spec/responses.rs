@@ -7,8 +7,9 @@ use loopwright_core::Principal;
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::tool::Question;
+use loopwright_host::OperatorRules;
 use loopwright_memory::long_term::{LongTerm, Scope};
-use loopwright_server::{Caller, OperatorRules};
+use loopwright_server::Caller;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Reader};

@@ -6,7 +6,8 @@ use loopwright_core::SessionStore;
 use loopwright_core::limits::Budget;
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::testing::Script;
-use loopwright_server::{OperatorRules, ServerBuilder};
+use loopwright_host::OperatorRules;
+use loopwright_server::ServerBuilder;
 use serde_json::{Value, json};
 
 use crate::api::Api;

@@ -7,11 +7,11 @@ use loopwright_core::log::InMemoryStore;
 use loopwright_core::model::{ModelError, ModelInfo};
 use loopwright_core::testing::{Gate, Script, ScriptedModel};
 use loopwright_core::{ChatModel, SessionStore};
-use loopwright_memory::Sqlite;
-use loopwright_server::{
-    Access, AccessPolicy, AgentRejection, Caller, CodingAgent, LlmConfig, Models, OperatorRules,
-    OwnerPolicy, Server, ServerBuilder, SessionSettings,
+use loopwright_host::{
+    AgentRejection, CodingAgent, LlmConfig, Models, OperatorRules, SessionSettings,
 };
+use loopwright_memory::Sqlite;
+use loopwright_server::{Access, AccessPolicy, Caller, OwnerPolicy, Server, ServerBuilder};
 use serde_json::{Value, json};
 
 use crate::api::Api;

@@ -6,11 +6,12 @@ use loopwright_core::log::InMemoryStore;
 use loopwright_core::model::ModelError;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::{AgentBuilder, ChatModel, GenericAgent, SessionStore};
-use loopwright_patterns::PiPattern;
-use loopwright_server::{
+use loopwright_host::{
     AgentRejection, AgentSetup, CodingAgent, CustomSetting, LlmConfig, Models, OperatorRules,
-    Server, SessionSettings,
+    SessionSettings,
 };
+use loopwright_patterns::PiPattern;
+use loopwright_server::Server;
 use serde_json::{Value, json};
 
 use crate::api::{Api, scripted};

@@ -13,12 +13,13 @@ use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use loopwright_core::ChatModel;
 use loopwright_core::model::ModelError;
+use loopwright_host::{
+    AgentRejection, CodingAgent, LlmConfig, Models, OperatorRules, SessionSettings,
+};
 use loopwright_mcp::{McpServer, ServerConfig};
 use loopwright_memory::Sqlite;
 use loopwright_providers::OpenAiChat;
-use loopwright_server::{
-    AgentRejection, CodingAgent, LlmConfig, Models, OperatorRules, Server, SessionSettings, router,
-};
+use loopwright_server::{Server, router};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Handle};
 

@@ -23,7 +23,7 @@ const LAYERS: [&str; 10] = [
 ];
 
 /// The crates by folder and root file; the core is checked within these folders only.
-const CRATES: [(&str, &str); 12] = [
+const CRATES: [(&str, &str); 13] = [
     ("src", "lib.rs"),
     ("facade/src", "lib.rs"),
     ("patterns/src", "lib.rs"),
@@ -34,6 +34,7 @@ const CRATES: [(&str, &str); 12] = [
     ("otel/src", "lib.rs"),
     ("providers/src", "lib.rs"),
     ("tools/src", "lib.rs"),
+    ("host/src", "lib.rs"),
     ("server/src", "lib.rs"),
     ("app/src", "lib.rs"),
 ];

@@ -28,9 +28,10 @@ fn the_locks_have_the_same_versions() {
 /// Builds that someone may want: a package, its features, the largest number of crates, and
 /// beginnings of names of crates that must not be in it. The core has no HTTP, no database and no
 /// terminal.
-const BUILDS: [(&str, &str, usize, &str); 4] = [
+const BUILDS: [(&str, &str, usize, &str); 5] = [
     ("loopwright-core", "", 45, "jsonschema reqwest hyper axum rusqlite crossterm clap"),
     ("loopwright-memory", "jsonl", 100, "rusqlite libsqlite3-sys"),
+    ("loopwright-host", "coding-agent", 220, "axum rusqlite libsqlite3-sys crossterm clap"),
     ("loopwright-server", "", 120, "rusqlite libsqlite3-sys"),
     ("loopwright-tools", "", 120, "landlock seccompiler grep-"),
 ];

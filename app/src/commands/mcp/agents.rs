@@ -6,8 +6,8 @@ use std::sync::Arc;
 use loopwright_core::event::ExternalAction;
 use loopwright_core::log::SessionInfo;
 use loopwright_core::{SessionStore, async_trait};
+use loopwright_host::SessionSettings;
 use loopwright_mcp::server::{HostSession, ServedTool, SessionHost};
-use loopwright_server::SessionSettings;
 
 use crate::args::McpArgs;
 use crate::config::Config;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loopwright_core::{AgentHandle, GenericAgent, SessionStore};
-use loopwright_server::SessionSettings;
+use loopwright_host::SessionSettings;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 

@@ -10,7 +10,7 @@ use loopwright_core::AgentHandle;
 use loopwright_core::log::SessionLog;
 use loopwright_core::message::MessageId;
 use loopwright_core::session::EventReader;
-use loopwright_server::SessionSettings;
+use loopwright_host::SessionSettings;
 use tokio::task::JoinSet;
 
 use super::host::{Host, Open, Target, with_retry_hint};

@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jsonwebtoken::jwk::{Jwk, JwkSet};
+use loopwright_host::ConfigError;
 use reqwest::redirect::Policy;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use crate::error::{ApiError, ConfigError, ErrorKind};
+use crate::error::{ApiError, ErrorKind};
 use crate::http_client::install_crypto_provider;
 
 /// The maximum time since the last attempt to fetch keys. After it, a token waits for a new

@@ -4,7 +4,6 @@ use serde_json::json;
 
 use super::document::Document;
 use super::operations::NO_SESSION;
-use crate::json::NOT_BLANK;
 use crate::routes::agents::{AgentDescription, AgentList, ModelList};
 use crate::routes::search::{MAX_HITS, MAX_PAGE_HITS, MAX_QUERY_CHARS, PAGE_HITS, SearchResults};
 
@@ -56,7 +55,7 @@ fn search(document: &mut Document) {
         .parameter(
             "query",
             "q",
-            json!({ "type": "string", "pattern": NOT_BLANK, "maxLength": MAX_QUERY_CHARS }),
+            json!({ "type": "string", "pattern": loopwright_protocols::NOT_BLANK, "maxLength": MAX_QUERY_CHARS }),
             "The words.",
         )
         .optional_parameter(

@@ -1,6 +1,7 @@
 //! The operations of the document: all routes, except for the files of the page.
 
 use loopwright_core::tool::Question;
+use loopwright_host::{SessionSettings, SettingsChange};
 use serde_json::json;
 
 use super::document::Document;
@@ -15,7 +16,6 @@ use crate::routes::sessions::{
     CreatedSession, DecisionBody, ForkBody, MessageBody, Messages, SessionList, SessionStatus,
     SteerBody,
 };
-use crate::settings::{SessionSettings, SettingsChange};
 use crate::streams::frames::Frame;
 
 pub(super) const BAD_BODY: (u16, &str) = (400, "The body is not valid; `path` says where.");

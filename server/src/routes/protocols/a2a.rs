@@ -13,6 +13,7 @@ use loopwright_core::event::{AbortRequest, AgentEvent, ExternalAction, InputEven
 use loopwright_core::log::{LogEntry, SessionInfo, SessionLog};
 use loopwright_core::message::InputId;
 use loopwright_core::{Environment, SystemEnvironment};
+use loopwright_host::SessionSettings;
 use loopwright_protocols::a2a::{
     AgentCard, Call, Encoder, ListTasks, Request, SendMessage, Task, TaskId, TaskState, agent_card,
     code, tasks,
@@ -25,7 +26,6 @@ use crate::error::{ApiError, ErrorKind};
 use crate::json::JsonBytes;
 use crate::limits::quota::Client;
 use crate::server::Server;
-use crate::settings::SessionSettings;
 use crate::streams::backlog::{RunStart, Start};
 use crate::streams::conversation::{Conversation, Participant};
 use crate::streams::feed::Feed;

@@ -15,6 +15,7 @@ use axum::routing::{get, post};
 use futures::StreamExt;
 use loopwright_core::event::{AgentEvent, Envelope};
 use loopwright_core::{Environment, SystemEnvironment};
+use loopwright_host::{ChatOptions, SessionSettings};
 use loopwright_protocols::openai::{
     AgentRequest, ChatCompletion, ChatCompletionRequest, ChatFrame, ChatStream, ErrorBody,
     ResponseHead, ResponseStream, ResponsesRequest,
@@ -23,12 +24,10 @@ use loopwright_protocols::openai::{
 pub(crate) use self::error_form::error_form;
 pub(crate) use self::models::{Model, ModelPage};
 use crate::access::Caller;
-use crate::agents::ChatOptions;
 use crate::error::{ApiError, ErrorKind};
 use crate::json::JsonBytes;
 use crate::limits::quota::Client;
 use crate::server::Server;
-use crate::settings::SessionSettings;
 use crate::streams::request_run::{CutOff, Encoder, RequestRun, RunRequest};
 use crate::streams::sse_frames::SseFrame;
 
@@ -111,11 +110,9 @@ async fn start(
 ) -> Result<(ResponseHead, RequestRun), ApiError> {
     let shared = server.shared();
     shared.drain.check()?;
-    let settings = SessionSettings {
-        agent: Some(request.agent.clone()),
-        thinking: request.thinking,
-        ..SessionSettings::default()
-    };
+    let mut settings = SessionSettings::new();
+    settings.agent = Some(request.agent.clone());
+    settings.thinking = request.thinking;
     if !shared.agents.has(&settings) {
         return Err(models::unknown("/model"));
     }

@@ -11,6 +11,7 @@ use loopwright_core::event::{ActionResult, Decision, Provided};
 use loopwright_core::log::{PendingAction, PendingQuery};
 use loopwright_core::message::Content;
 use loopwright_core::tool::DecisionKind;
+use loopwright_host::{RejectionKind, SessionSettings};
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -26,7 +27,6 @@ use crate::json::JsonBody;
 use crate::limits::quota::Client;
 use crate::routes::page_query::{cursor, limit};
 use crate::server::Server;
-use crate::settings::SessionSettings;
 
 pub(crate) fn routes() -> Router<Server> {
     Router::new()
@@ -251,8 +251,10 @@ async fn preview(
         let principal = info.owner.as_ref().or(shared.principal.as_ref());
         match shared.agents.preview(settings, principal, &action).await {
             Ok(diff) => preview.diff = diff,
-            Err(error) if error.is_bad_request() => preview.problem = Some(error.message().into()),
-            Err(error) => return Err(error),
+            Err(error) if error.kind() == RejectionKind::BadRequest => {
+                preview.problem = Some(error.message().into());
+            }
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(Json(preview))

@@ -7,14 +7,13 @@ use loopwright_core::compaction::Compaction;
 use loopwright_core::event::{AbortRequest, Prompt, Urgency};
 use loopwright_core::log::SessionInfo;
 use loopwright_core::message::{CallId, Content, InputId, MessageId, RunId, UserMessage};
+use loopwright_host::{Agents, MAX_NAME_CHARS, SessionSettings};
+use loopwright_protocols::NOT_BLANK;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::agents::Agents;
 use crate::error::{ApiError, ErrorKind};
 use crate::inputs::images::{self, ImageBody};
-use crate::json::NOT_BLANK;
-use crate::settings::{MAX_NAME_CHARS, SessionSettings};
 
 /// Maximum length of a client's id of an input, in characters.
 const MAX_INPUT_ID_CHARS: usize = 200;

@@ -8,6 +8,7 @@ use axum::extract::{Query, State};
 use loopwright_core::Principal;
 use loopwright_core::log::{Due, SessionInfo, SessionQuery};
 use loopwright_core::message::{RunId, Usage};
+use loopwright_host::{MAX_NAME_CHARS, SessionSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +17,6 @@ use crate::access::{Caller, may_read};
 use crate::error::{ApiError, ErrorKind};
 use crate::routes::page_query::{cursor, limit};
 use crate::server::Server;
-use crate::settings::{MAX_NAME_CHARS, SessionSettings};
 
 /// A query for a page of sessions.
 #[derive(Deserialize, JsonSchema)]

@@ -51,7 +51,7 @@ fn connect(quota: &Quota, drain: &Drain, scope: Scope) -> (DuplexStream, JoinHan
         routes: routes(),
         quota: quota.clone(),
         health_quota: Quota::new(1, 1),
-        rules: Arc::new(OperatorRules::open()),
+        proxies: Arc::default(),
         drain: drain.clone(),
         metrics: Arc::default(),
         refused: RefusedConnections::default(),

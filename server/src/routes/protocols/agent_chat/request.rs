@@ -1,13 +1,15 @@
 //! The body of `POST /api/agent-chat`.
 
+use std::collections::BTreeMap;
+
+use loopwright_host::{ChatOptions, LlmConfig, SessionSettings};
+use loopwright_protocols::{NOT_BLANK, or_default};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::history::{Entry, log_entries};
-use crate::agents::ChatOptions;
 use crate::error::ApiError;
-use crate::json::{NOT_BLANK, or_default};
-use crate::settings::{CustomValues, LlmConfig, SessionSettings, custom_values};
 use crate::streams::request_run::RunRequest;
 
 /// Maximum number of entries of a history.
@@ -43,9 +45,8 @@ pub(crate) struct ChatRequest {
     #[serde(default, alias = "autoApprove")] // ignoring the older name would allow everything
     approve: Option<Vec<String>>,
     /// The values of the app's own settings.
-    #[serde(default, deserialize_with = "custom_values")]
-    #[schemars(with = "Option<CustomValues>")]
-    custom: CustomValues,
+    #[schemars(with = "Option<BTreeMap<String, Value>>")]
+    custom: Option<BTreeMap<String, Option<Value>>>,
 }
 
 impl ChatRequest {
@@ -81,13 +82,12 @@ impl ChatRequest {
     /// Converts the request to the input of a run.
     pub(crate) fn into_run(self) -> Result<RunRequest, ApiError> {
         self.check()?;
-        let settings = SessionSettings {
-            agent: self.agent,
-            work_dir: Some(self.work_dir),
-            approve: self.approve,
-            custom: self.custom,
-            ..SessionSettings::default()
-        };
+        let mut settings = SessionSettings::new();
+        settings.agent = self.agent;
+        settings.work_dir = Some(self.work_dir);
+        settings.approve = self.approve;
+        let custom = self.custom.into_iter().flatten();
+        settings.custom = custom.filter_map(|(name, value)| Some((name, value?))).collect();
         let options = ChatOptions {
             temperature: self.llm_config.temperature,
             max_tokens: self.llm_config.max_tokens,

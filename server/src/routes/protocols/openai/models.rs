@@ -4,13 +4,13 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use loopwright_host::SessionSettings;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::Caller;
 use crate::error::{ApiError, ErrorKind};
 use crate::server::Server;
-use crate::settings::SessionSettings;
 
 /// The agents, as models of the OpenAI API.
 #[derive(Serialize, JsonSchema)]

@@ -24,8 +24,9 @@ use loopwright_tools::{Commands, Workspace, agents_md, coding_tools_with, previe
 
 pub use self::env_models::EnvModels;
 use self::roots::Roots;
-use crate::agents::{AgentFactory, AgentRejection, AgentSetup};
+use crate::agents::{AgentFactory, AgentSetup};
 use crate::error::ConfigError;
+use crate::rejection::AgentRejection;
 use crate::settings::SessionSettings;
 
 /// The system prompt; `{workDir}` and `{platform}` are filled in.
@@ -35,17 +36,17 @@ const SYSTEM_PROMPT: &str = include_str!("coding_agent/system.md");
 /// coding tools in its directory.
 ///
 /// ```
-/// use loopwright_core::log::InMemoryStore;
-/// use loopwright_server::{CodingAgent, EnvModels, Server, SessionSettings};
+/// use std::sync::Arc;
 ///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let mut defaults = SessionSettings::new();
-/// defaults.model = Some("offline".into());
-/// let server = Server::builder(InMemoryStore::new())
-///     .models(EnvModels::default())
-///     .agent("coding", CodingAgent::builder().root(".").build()?)
-///     .defaults(defaults)
-///     .build()?;
+/// use loopwright_host::{AgentFactory, AgentSetup, CodingAgent, EnvModels, SessionSettings};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut settings = SessionSettings::new();
+/// settings.model = Some("offline".into());
+/// let setup = AgentSetup::new(settings).models(Arc::new(EnvModels::default()));
+/// let agent = CodingAgent::builder().root(".").build()?.build(&setup).await?;
+/// # let _ = agent;
 /// # Ok(()) }
 /// ```
 pub struct CodingAgent {
@@ -110,7 +111,7 @@ impl CodingAgentBuilder {
 
     /// Sets the system prompt of sessions without one of their own. `{workDir}` stands for the
     /// directory, and `{platform}` for the operating system. Defaults to the server's prompt
-    /// ([`ServerBuilder::system`](crate::ServerBuilder::system)), else to the built-in one.
+    /// (`ServerBuilder::system`), else to the built-in one.
     /// Requests to `/api/agent-chat` always use the built-in one.
     pub fn system(mut self, prompt: impl Into<String>) -> Self {
         self.system = Some(prompt.into());
@@ -137,7 +138,7 @@ impl CodingAgentBuilder {
     /// [`distil_at_end`](SessionSettings::distil_at_end).
     ///
     /// The facts belong to the principal of the session, see
-    /// [`ServerBuilder::principal`](crate::ServerBuilder::principal). Requests to `/api/agent-chat`
+    /// `ServerBuilder::principal`. Requests to `/api/agent-chat`
     /// have no memory, nor have sessions whose [`memory`](SessionSettings::memory) is `false`. The
     /// approvals of a session decide whether `remember_fact` and `forget_fact` run without asking.
     #[cfg(feature = "long-term")]

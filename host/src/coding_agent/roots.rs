@@ -7,8 +7,8 @@ use std::sync::Arc;
 use loopwright_core::error::Failure;
 use loopwright_tools::Workspace;
 
-use crate::agents::AgentRejection;
 use crate::error::ConfigError;
+use crate::rejection::AgentRejection;
 
 /// The directories that clients may work in, with their subdirectories. Clones share them.
 #[derive(Clone)]

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
+use loopwright_protocols::{from_json, pointer_to};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{SessionSettings, Setting};
-use crate::error::ApiError;
-use crate::json::{json_at, pointer_to};
+use crate::rejection::AgentRejection;
 
 /// The setting that contains the values of the app's own settings, each of which can change.
 const CUSTOM: &str = "custom";
@@ -16,7 +16,7 @@ const CUSTOM: &str = "custom";
 /// New values for settings of a session. They have the types of [`SessionSettings`].
 #[derive(Default, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct SettingsChange(Map<String, Value>);
+pub struct SettingsChange(Map<String, Value>);
 
 /// Returns the JSON names of the settings that can change. The others are the identity of a
 /// session: its agent, its directory, its loop.
@@ -26,17 +26,17 @@ fn changeable() -> impl Iterator<Item = String> {
 
 impl SettingsChange {
     /// Creates a change of the name.
-    pub(crate) fn name(name: String) -> Self {
+    pub fn name(name: String) -> Self {
         SettingsChange(Map::from_iter([("name".to_owned(), name.into())]))
     }
 
     /// Returns the changed settings. An address belongs to its model, and is removed when the model
     /// changes.
-    pub(crate) fn apply(self, settings: &SessionSettings) -> Result<SessionSettings, ApiError> {
+    pub fn apply(self, settings: &SessionSettings) -> Result<SessionSettings, AgentRejection> {
         if let Some(name) = self.0.keys().find(|name| !changeable().any(|known| known == **name)) {
             let names: Vec<String> = changeable().collect();
             let why = format!("It cannot be changed. These settings can: {}.", names.join(", "));
-            return Err(ApiError::at(pointer_to(name), why));
+            return Err(AgentRejection::bad_request(pointer_to(name), why));
         }
         let mut changed = serde_json::to_value(settings).unwrap_or_default();
         if let Some(changed) = changed.as_object_mut() {
@@ -49,7 +49,7 @@ impl SettingsChange {
             }
             changed.extend(new);
         }
-        let mut changed: SessionSettings = json_at(&changed.to_string(), "")?;
+        let mut changed: SessionSettings = from_json(changed.to_string().as_bytes(), "")?;
         changed.check_lengths(settings)?;
         if changed.model != settings.model {
             changed.base_url = None;
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    fn change(change: Value, settings: Value) -> Result<Value, ApiError> {
+    fn change(change: Value, settings: Value) -> Result<Value, AgentRejection> {
         let change: SettingsChange = serde_json::from_value(change).unwrap();
         let changed = change.apply(&SessionSettings::from_stored(Some(&settings)));
         changed.map(|changed| serde_json::to_value(changed).unwrap())

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::models::Models;
-use super::rejection::AgentRejection;
+use crate::rejection::AgentRejection;
 use crate::rules::OperatorRules;
 use crate::settings::{CustomSetting, LlmConfig, SessionSettings, non_empty};
 
@@ -47,15 +47,17 @@ pub struct AgentSetup {
 
 /// The options of a request that runs without a session, besides the settings of a session.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ChatOptions {
+pub struct ChatOptions {
     /// The model that the client describes, with its own key; `None` for the model of the settings.
-    pub(crate) llm_config: Option<LlmConfig>,
-    pub(crate) temperature: Option<f32>,
-    pub(crate) max_tokens: Option<u32>,
+    pub llm_config: Option<LlmConfig>,
+    /// The sampling temperature.
+    pub temperature: Option<f32>,
+    /// The maximum number of tokens of a reply.
+    pub max_tokens: Option<u32>,
     /// Text after the agent's own system prompt.
-    pub(crate) instructions: Option<String>,
+    pub instructions: Option<String>,
     /// `true` if the client must list the tools that change something among the approved ones.
-    pub(crate) confirm: bool,
+    pub confirm: bool,
 }
 
 impl AgentSetup {
@@ -139,13 +141,13 @@ impl AgentSetup {
     }
 
     /// Sets what the operator allows.
-    pub(crate) fn rules(mut self, rules: Arc<OperatorRules>) -> Self {
+    pub fn rules(mut self, rules: Arc<OperatorRules>) -> Self {
         self.rules = rules;
         self
     }
 
     /// Turns it into the setup of one request.
-    pub(crate) fn for_request(mut self, options: ChatOptions) -> Self {
+    pub fn for_request(mut self, options: ChatOptions) -> Self {
         self.request = Some(options);
         self
     }
@@ -162,7 +164,7 @@ impl AgentSetup {
     }
 
     /// Returns the system prompt of the settings, else the default of the app or server
-    /// ([`ServerBuilder::system`](crate::ServerBuilder::system)), else `None`. An agent has the
+    /// (`ServerBuilder::system`), else `None`. An agent has the
     /// setting `system` only if the function that builds it calls this method.
     pub fn system(&self) -> Option<&str> {
         self.uses_system.store(true, Ordering::Relaxed);
@@ -185,7 +187,7 @@ impl AgentSetup {
     /// another type is rejected.
     ///
     /// ```
-    /// use loopwright_server::{AgentSetup, CustomSetting, SessionSettings};
+    /// use loopwright_host::{AgentSetup, CustomSetting, SessionSettings};
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut settings = SessionSettings::new();
@@ -210,7 +212,7 @@ impl AgentSetup {
             );
             return Err(AgentRejection::internal(why));
         };
-        Ok(setting.value_in(&self.settings.custom)?)
+        setting.value_in(&self.settings.custom)
     }
 
     /// Returns the principal that the agent works for, if it is known.
@@ -264,7 +266,7 @@ type Compute = dyn Fn(&AgentSetup) -> String + Send + Sync;
 /// -> String` that computes it from the settings and the principal.
 ///
 /// ```
-/// use loopwright_server::{AgentSetup, SystemPrompt};
+/// use loopwright_host::{AgentSetup, SystemPrompt};
 ///
 /// let text = SystemPrompt::from("You help with invoices.");
 /// let computed = SystemPrompt::from(|setup: &AgentSetup| match setup.principal() {

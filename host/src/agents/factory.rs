@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use loopwright_core::event::ExternalAction;
 use loopwright_core::{AgentBuilder, GenericAgent, ToolError};
 
-use super::rejection::AgentRejection;
 use super::setup::AgentSetup;
+use crate::rejection::AgentRejection;
 use crate::settings::SessionSettings;
 
 /// A factory that builds an agent for each session and each request.
 ///
 /// A function or a closure `Fn(&AgentSetup) -> Result<AgentBuilder, AgentRejection>` implements it.
-/// The server then adds the limits and approvals of the settings to the returned builder (see
+/// The host then adds the limits and approvals of the settings to the returned builder (see
 /// [`AgentSetup::apply`]). Settings that such an agent does not have, such as a `pattern`, are
 /// rejected. So is a `system` prompt, unless the function calls [`AgentSetup::system`].
 ///
@@ -23,16 +23,20 @@ use crate::settings::SessionSettings;
 /// ```
 /// use loopwright_core::testing::{Script, ScriptedModel};
 /// use loopwright_core::{AgentBuilder, GenericAgent};
+/// use loopwright_host::{AgentFactory, AgentRejection, AgentSetup, SessionSettings};
 /// use loopwright_patterns::PiPattern;
-/// use loopwright_server::{AgentRejection, AgentSetup, Server};
 ///
-/// fn support(setup: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
-///     Ok(GenericAgent::builder(setup.model()?, PiPattern).system("You help with invoices."))
+/// fn support(_: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
+///     let model = ScriptedModel::new([Script::text("It is paid.")]);
+///     Ok(GenericAgent::builder(model, PiPattern).system("You help with invoices."))
 /// }
 ///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let store = loopwright_core::log::InMemoryStore::new();
-/// let server = Server::builder(store).agent("support", support).build()?;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut settings = SessionSettings::new();
+/// settings.pattern = Some("react".into()); // this agent has one loop
+/// let rejection = support.build(&AgentSetup::new(settings)).await.unwrap_err();
+/// assert_eq!(rejection.path(), Some("/pattern"));
 /// # Ok(()) }
 /// ```
 #[async_trait]

@@ -6,8 +6,8 @@ use loopwright_core::AgentBuilder;
 use loopwright_core::hooks::BeforeToolCall;
 use loopwright_core::tool::{Approval, Effect};
 
-use super::rejection::AgentRejection;
 use super::setup::AgentSetup;
+use crate::rejection::AgentRejection;
 use crate::settings::{Setting, SettingScope};
 
 impl AgentSetup {

@@ -1,21 +1,19 @@
 //! [`OperatorRules`]: the limits that a server's operator sets for its clients.
 
 mod addresses;
-mod forwarded;
 mod models;
 
 use std::net::IpAddr;
 
-use axum::http::HeaderMap;
 use loopwright_core::limits::Budget;
 
 #[cfg(feature = "coding-agent")]
 pub(crate) use self::addresses::Addresses;
 #[cfg(not(feature = "coding-agent"))]
 use self::addresses::Addresses;
-use self::forwarded::Proxies;
 use self::models::ModelPattern;
-use crate::error::{ApiError, ConfigError, ErrorKind};
+use crate::error::ConfigError;
+use crate::rejection::AgentRejection;
 
 /// The approval that stands for all tools.
 const ALL: &str = "all";
@@ -24,22 +22,21 @@ const READ_ONLY: &str = "read-only";
 
 /// The limits that the operator sets for the clients of a server: allowed models, addresses of
 /// models and lasting approvals, and the budget of a session. They are passed to
-/// [`ServerBuilder::rules`](crate::ServerBuilder::rules).
+/// `ServerBuilder::rules` of the crate `loopwright-server`.
 ///
 /// The operator's own configuration is always allowed: the server's model, its address, and the
 /// defaults of sessions.
 ///
 /// ```
 /// use loopwright_core::limits::Budget;
-/// use loopwright_server::OperatorRules;
+/// use loopwright_host::OperatorRules;
 ///
-/// # fn main() -> Result<(), loopwright_server::ConfigError> {
+/// # fn main() -> Result<(), loopwright_host::ConfigError> {
 /// let rules = OperatorRules::strict()
 ///     .models(["openai/*", "anthropic/claude-haiku-4-5"])?
 ///     .addresses(["models.internal:8080", "10.1.0.0/16"])?
 ///     .approvals(["write_file"])
-///     .session_budget(Budget::default().tokens(2_000_000))
-///     .trusted_proxies(["10.0.0.2"])?;
+///     .session_budget(Budget::default().tokens(2_000_000));
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
@@ -50,7 +47,6 @@ pub struct OperatorRules {
     /// The tools that clients may approve for good; `None` if all are allowed.
     approvals: Option<Vec<String>>,
     session_budget: Budget,
-    proxies: Proxies,
 }
 
 impl OperatorRules {
@@ -61,7 +57,6 @@ impl OperatorRules {
             addresses: Addresses::all(),
             approvals: None,
             session_budget: Budget::default(),
-            proxies: Proxies::default(),
         }
     }
 
@@ -125,26 +120,6 @@ impl OperatorRules {
         self
     }
 
-    /// Sets the proxies whose `X-Forwarded-For` header is trusted, each an IP address or a network
-    /// such as `10.0.0.0/8`. The client's address is the last one in the header that is not a
-    /// proxy's. The header of other senders is ignored. `Forwarded` is always ignored: a proxy that
-    /// sets one of the two passes on the other as the client wrote it.
-    ///
-    /// The client's address counts for the quotas of clients and is logged. Connections from
-    /// proxies are not bounded like a client's connections. Instead, each client's requests in
-    /// progress are bounded. Others can reach the server through a proxy, so a
-    /// [served](crate::serve) server with proxies needs a token.
-    ///
-    /// # Errors
-    /// Returns a [`ConfigError`] if a proxy is neither an IP address nor a network.
-    pub fn trusted_proxies<T: AsRef<str>>(
-        mut self,
-        proxies: impl IntoIterator<Item = T>,
-    ) -> Result<Self, ConfigError> {
-        self.proxies = Proxies::parse(proxies)?;
-        Ok(self)
-    }
-
     /// Returns whether requests may be sent to this host of a client's URL, whatever its addresses.
     /// For other hosts [`allows_ip`](Self::allows_ip) decides.
     pub fn allows_host(&self, host: &str, port: u16) -> bool {
@@ -173,21 +148,6 @@ impl OperatorRules {
         self.approvals.as_deref()
     }
 
-    /// Returns whether there are trusted proxies, through which others can reach the server.
-    pub(crate) fn has_proxies(&self) -> bool {
-        !self.proxies.is_empty()
-    }
-
-    /// Returns whether a connection from this address is a trusted proxy's.
-    pub(crate) fn is_proxy(&self, peer: IpAddr) -> bool {
-        self.proxies.has(peer)
-    }
-
-    /// Returns the address of the client that has sent a request with these headers.
-    pub(crate) fn client_address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
-        self.proxies.client_address(peer, headers)
-    }
-
     /// Checks that a model is allowed, or is the server's own. `path` is its position in the
     /// client's request.
     pub(crate) fn check_model(
@@ -195,7 +155,7 @@ impl OperatorRules {
         model: &str,
         own: Option<&str>,
         path: &str,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), AgentRejection> {
         let Some(allowed) = &self.models else { return Ok(()) };
         if own == Some(model) || allowed.iter().any(|pattern| pattern.matches(model)) {
             return Ok(());
@@ -206,11 +166,14 @@ impl OperatorRules {
             "The model `{model}` is not allowed on this server. Use one of: {}.",
             list(names, "none")
         );
-        Err(ApiError::new(ErrorKind::NotAllowed, why).with_path(path))
+        Err(AgentRejection::not_allowed(path, why))
     }
 
     /// Checks that a client may let these tools run without approval.
-    pub(crate) fn check_approvals(&self, approved: Option<&[String]>) -> Result<(), ApiError> {
+    pub(crate) fn check_approvals(
+        &self,
+        approved: Option<&[String]>,
+    ) -> Result<(), AgentRejection> {
         let other = approved.unwrap_or_default().iter().enumerate();
         let Some((index, name)) = other.into_iter().find(|(_, name)| !self.is_approvable(name))
         else {
@@ -220,7 +183,7 @@ impl OperatorRules {
             "`{name}` may not run without approval on this server: leave it out. Allowed are: {}.",
             list(self.approvals.iter().flatten().cloned(), "none")
         );
-        Err(ApiError::new(ErrorKind::NotAllowed, why).with_path(format!("/approve/{index}")))
+        Err(AgentRejection::not_allowed(format!("/approve/{index}"), why))
     }
 
     /// Returns the tools, of these, that clients may let run without approval. `all` stands for all

@@ -3,7 +3,7 @@
 use loopwright_core::ChatModel;
 use loopwright_core::model::{ModelError, ModelInfo};
 
-use super::rejection::AgentRejection;
+use crate::rejection::AgentRejection;
 use crate::rules::OperatorRules;
 use crate::settings::{LlmConfig, SessionSettings};
 

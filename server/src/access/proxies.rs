@@ -4,19 +4,17 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::http::HeaderMap;
 use ipnet::IpNet;
-
-use super::addresses::network;
-use crate::error::ConfigError;
+use loopwright_host::ConfigError;
 
 /// The header with the addresses that a request came through, the nearest one last.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// The proxies whose `X-Forwarded-For` is trusted.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Proxies(Vec<IpNet>);
+pub(crate) struct Proxies(Vec<IpNet>);
 
 impl Proxies {
-    pub(super) fn parse<T: AsRef<str>>(
+    pub(crate) fn parse<T: AsRef<str>>(
         texts: impl IntoIterator<Item = T>,
     ) -> Result<Self, ConfigError> {
         let parse = |text: T| {
@@ -32,18 +30,18 @@ impl Proxies {
         Ok(Proxies(texts.into_iter().map(parse).collect::<Result<_, _>>()?))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn has(&self, ip: IpAddr) -> bool {
+    pub(crate) fn has(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         self.0.iter().any(|network| network.contains(&ip))
     }
 
     /// Returns the address of a client: the connection's, or, if it is a proxy's, the last one in
     /// the header that is not a proxy's. Any text from the client comes before that.
-    pub(super) fn client_address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    pub(crate) fn client_address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut nearest = peer;
         if !self.has(nearest) {
             return nearest;
@@ -59,6 +57,12 @@ impl Proxies {
         }
         nearest
     }
+}
+
+/// Parses an IP address or a network.
+fn network(text: &str) -> Option<IpNet> {
+    let address = |text: &str| text.parse::<IpAddr>().ok().map(|ip| ip.to_canonical().into());
+    text.parse::<IpNet>().ok().map(|network| network.trunc()).or_else(|| address(text))
 }
 
 /// Parses an address, which some proxies write with a port or in brackets.

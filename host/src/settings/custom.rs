@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use loopwright_protocols::{MAX_WHOLE, NOT_BLANK, from_json, pointer_to};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
-use crate::error::{ApiError, ConfigError};
-use crate::json::{MAX_POSITION, NOT_BLANK, json_at, pointer_to};
+use crate::error::ConfigError;
+use crate::rejection::AgentRejection;
 
 /// The values of custom settings, by their names.
 pub(crate) type CustomValues = BTreeMap<String, Value>;
@@ -21,7 +22,7 @@ pub(crate) type CustomValues = BTreeMap<String, Value>;
 /// Everyone who may read the session sees the values, so a setting must not be a key or a password.
 ///
 /// ```
-/// use loopwright_server::CustomSetting;
+/// use loopwright_host::CustomSetting;
 ///
 /// let region = CustomSetting::choice("region", "The region to search", ["eu", "us"]);
 /// assert_eq!(region.parse("eu"), Some("eu".into()));
@@ -128,7 +129,7 @@ impl CustomSetting {
             SettingKind::Text => "a text that is not blank".into(),
             SettingKind::Switch => "true or false".into(),
             SettingKind::Integer => {
-                format!("a whole number from -{MAX_POSITION} to {MAX_POSITION}")
+                format!("a whole number from -{MAX_WHOLE} to {MAX_WHOLE}")
             }
             SettingKind::Number => "a number".into(),
             SettingKind::Choice(words) => format!("one of: {}", words.join(", ")),
@@ -197,29 +198,29 @@ impl CustomSetting {
     pub(crate) fn value_in<T: DeserializeOwned>(
         &self,
         values: &CustomValues,
-    ) -> Result<T, ApiError> {
+    ) -> Result<T, AgentRejection> {
         let value = match values.get(&self.name) {
             Some(value) => Some(self.read(value).ok_or_else(|| self.invalid())?),
             None => self.default.clone(),
         };
         match value {
-            Some(value) => json_at(&value.to_string(), &path(&self.name)),
+            Some(value) => Ok(from_json(value.to_string().as_bytes(), &path(&self.name))?),
             None => T::deserialize(Value::Null).map_err(|_| {
                 let why =
                     format!("The setting `{}` is required: give {}.", self.name, self.allowed());
-                ApiError::at(path(&self.name), why)
+                AgentRejection::bad_request(path(&self.name), why)
             }),
         }
     }
 
-    fn invalid(&self) -> ApiError {
+    fn invalid(&self) -> AgentRejection {
         let why = format!("The setting `{}` must be {}.", self.name, self.allowed());
-        ApiError::at(path(&self.name), why)
+        AgentRejection::bad_request(path(&self.name), why)
     }
 
     /// Returns the JSON Schema of the values that clients send.
     fn schema(&self) -> Value {
-        let limits = json!({ "minimum": -(MAX_POSITION as i64), "maximum": MAX_POSITION });
+        let limits = json!({ "minimum": -(MAX_WHOLE as i64), "maximum": MAX_WHOLE });
         let (kind, more) = match &self.kind {
             SettingKind::Text => ("string", json!({ "pattern": NOT_BLANK })),
             SettingKind::Switch => ("boolean", json!({})),
@@ -244,19 +245,21 @@ pub(crate) fn check_values(
     settings: &[CustomSetting],
     new: &CustomValues,
     old: &CustomValues,
-) -> Result<(), ApiError> {
+) -> Result<(), AgentRejection> {
     let names = new.keys().chain(old.keys().filter(|name| !new.contains_key(*name)));
     for name in names.filter(|name| new.get(*name) != old.get(*name)) {
         let setting = settings.iter().find(|setting| setting.name == *name);
         match (setting, new.get(name)) {
             (Some(setting), _) if setting.is_host_only => {
                 let why = "It cannot be set here: only the server's operator does.";
-                return Err(ApiError::at(path(name), why));
+                return Err(AgentRejection::bad_request(path(name), why));
             }
             (Some(setting), Some(value)) if setting.read(value).is_none() => {
                 return Err(setting.invalid());
             }
-            (None, Some(_)) => return Err(ApiError::at(path(name), unknown(settings))),
+            (None, Some(_)) => {
+                return Err(AgentRejection::bad_request(path(name), unknown(settings)));
+            }
             (Some(_), _) | (None, None) => {}
         }
     }
@@ -265,7 +268,7 @@ pub(crate) fn check_values(
 
 /// Returns the JSON Schema of the values that clients can choose, or `None` if they can choose
 /// none.
-pub(crate) fn schema_of(settings: &[CustomSetting]) -> Option<Value> {
+pub fn schema_of(settings: &[CustomSetting]) -> Option<Value> {
     let properties = settings.iter().filter(|setting| !setting.is_host_only);
     let properties = properties.map(|setting| (setting.name.clone(), setting.schema()));
     let properties: Map<String, Value> = properties.collect();
@@ -280,7 +283,7 @@ pub(crate) fn schema_of(settings: &[CustomSetting]) -> Option<Value> {
 }
 
 /// Deserialises values of custom settings. `null` stands for no value.
-pub(crate) fn custom_values<'de, D: Deserializer<'de>>(from: D) -> Result<CustomValues, D::Error> {
+pub(super) fn custom_values<'de, D: Deserializer<'de>>(from: D) -> Result<CustomValues, D::Error> {
     let values = Option::<BTreeMap<String, Option<Value>>>::deserialize(from)?;
     let values = values.unwrap_or_default().into_iter();
     Ok(values.filter_map(|(name, value)| Some((name, value?))).collect())
@@ -313,7 +316,7 @@ fn is_valid_name(name: &str) -> bool {
 fn whole(value: &Value) -> Option<i64> {
     let number = value.as_f64()?;
     let whole = number as i64;
-    (whole as f64 == number && whole.unsigned_abs() <= MAX_POSITION).then_some(whole)
+    (whole as f64 == number && whole.unsigned_abs() <= MAX_WHOLE).then_some(whole)
 }
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ use loopwright_providers::{
 };
 use url::{Host, Url};
 
-use crate::agents::{AgentRejection, Models};
+use crate::agents::Models;
+use crate::rejection::AgentRejection;
 use crate::rules::{Addresses, OperatorRules};
 use crate::settings::{LlmConfig, SessionSettings, non_empty};
 

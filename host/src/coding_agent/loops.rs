@@ -9,7 +9,7 @@ use loopwright_patterns::{
     SelfConsistency,
 };
 
-use crate::agents::AgentRejection;
+use crate::rejection::AgentRejection;
 use crate::settings::{PATTERNS, SessionSettings};
 
 /// The criterion for answers of the loop `reflect`.

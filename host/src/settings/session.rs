@@ -9,18 +9,19 @@ use std::path::PathBuf;
 
 use loopwright_core::limits::Budget;
 use loopwright_core::model::ThinkingLevel;
+use loopwright_protocols::{NOT_BLANK, whole_number};
 use schemars::{JsonSchema, Schema};
+use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::address::without_credentials;
 use super::custom::custom_values;
 use super::setting::{Merge, Setting, SettingPlace, SettingScope, SettingType};
-use crate::error::ApiError;
-use crate::json::{NOT_BLANK, count, sum};
+use crate::rejection::AgentRejection;
 
 /// Maximum length of the name of a session, in characters. Lists contain it.
-pub(crate) const MAX_NAME_CHARS: usize = 200;
+pub const MAX_NAME_CHARS: usize = 200;
 /// Maximum length of the model of a session, in characters. Lists contain it.
 const MAX_MODEL_CHARS: usize = 500;
 
@@ -81,7 +82,7 @@ macro_rules! settings {
         /// `None` or empty.
         ///
         /// In JSON the names are in camel case: `workDir`, `maxTurns`. Clients of a server
-        /// choose the settings in the [OpenAPI document](crate::router). The others come from the
+        /// choose the settings in the OpenAPI document. The others come from the
         /// host.
         #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "camelCase", default)]
@@ -312,7 +313,7 @@ settings! {
         .risk("how much disk commands use");
 
     /// The values of the app's own settings, by name. A server refuses unknown ones (see
-    /// [`ServerBuilder::setting`](crate::ServerBuilder::setting)).
+    /// `ServerBuilder::setting`).
     #[serde(deserialize_with = "custom_values")]
     #[schemars(with = "Option<BTreeMap<String, Value>>")]
     custom: BTreeMap<String, Value> =
@@ -375,7 +376,7 @@ impl SessionSettings {
     }
 
     /// Checks the lengths of a client's settings, or of its changes to the settings `old`.
-    pub(crate) fn check_lengths(&self, old: &SessionSettings) -> Result<(), ApiError> {
+    pub fn check_lengths(&self, old: &SessionSettings) -> Result<(), AgentRejection> {
         for (setting, new, old, max) in [
             ("name", &self.name, &old.name, MAX_NAME_CHARS),
             ("model", &self.model, &old.model, MAX_MODEL_CHARS),
@@ -383,7 +384,7 @@ impl SessionSettings {
             let is_long = |text: &String| text.chars().nth(max).is_some();
             if new != old && new.as_ref().is_some_and(is_long) {
                 let why = format!("It is too long: give at most {max} characters.");
-                return Err(ApiError::at(format!("/{setting}"), why));
+                return Err(AgentRejection::bad_request(format!("/{setting}"), why));
             }
         }
         Ok(())
@@ -400,7 +401,7 @@ impl SessionSettings {
 
     /// Returns the JSON name of a setting that is set and that clients cannot choose, if there is
     /// one.
-    pub(crate) fn of_host(&self) -> Option<String> {
+    pub fn of_host(&self) -> Option<String> {
         self.first_set(|setting, _| setting.is_host_only)
     }
 
@@ -437,6 +438,24 @@ fn approvals<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, 
         Name::Word(name) | Name::Tool { tool: name } => name,
     };
     Ok(names.map(|names| names.into_iter().map(name).collect()))
+}
+
+/// Deserialises a whole number of at least 1.
+fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    match whole_number(from)? {
+        Some(0) => Err(D::Error::custom("none, expected a number of at least 1")),
+        number => Ok(number),
+    }
+}
+
+/// Deserialises a sum of money greater than 0.
+fn sum<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    match Option::<f64>::deserialize(from)? {
+        Some(sum) if !sum.is_finite() || sum <= 0.0 => {
+            Err(D::Error::custom("no sum, expected a number greater than 0"))
+        }
+        sum => Ok(sum),
+    }
 }
 
 #[cfg(test)]
@@ -535,5 +554,14 @@ mod tests {
         ] {
             assert!(!is_foreign(Some(stored.clone())), "{stored}");
         }
+    }
+
+    #[test]
+    fn limits_are_greater_than_nothing() {
+        let json = |text| serde_json::Deserializer::from_str(text);
+        assert_eq!(count(&mut json("1.0")).unwrap(), Some(1));
+        assert_eq!(sum(&mut json("0.25")).unwrap(), Some(0.25));
+        assert!(count(&mut json("0")).is_err());
+        assert!(sum(&mut json("0")).is_err() && sum(&mut json("-1")).is_err());
     }
 }

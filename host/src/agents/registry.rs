@@ -1,4 +1,4 @@
-//! [`Agents`]: the agents of a server by name.
+//! [`Agents`]: the agents of a host by name.
 
 use std::sync::Arc;
 
@@ -10,15 +10,21 @@ use loopwright_core::{GenericAgent, Principal};
 use super::factory::AgentFactory;
 use super::models::Models;
 use super::setup::{AgentSetup, ChatOptions, SystemPrompt};
-use crate::error::{ApiError, ConfigError, ErrorKind};
+use crate::error::ConfigError;
+use crate::rejection::AgentRejection;
 use crate::rules::OperatorRules;
 use crate::settings::{
     CustomSetting, CustomValues, SessionSettings, check_values, without_credentials,
 };
 
-/// The agents of a server, the default one first.
+/// The agents of a host by name, the default one first, with the source of their models, the
+/// defaults of their settings, and the operator's rules. Clones share the agents.
+///
+/// It checks a client's settings ([`check`](Agents::check)), completes them for the session to be
+/// stored with ([`settle`](Agents::settle)), and builds the agents
+/// ([`for_session`](Agents::for_session), [`for_request`](Agents::for_request)).
 #[derive(Clone)]
-pub(crate) struct Agents {
+pub struct Agents {
     by_name: Vec<(Arc<str>, Arc<dyn AgentFactory>)>,
     models: Option<Arc<dyn Models>>,
     defaults: SessionSettings,
@@ -45,34 +51,34 @@ impl Default for Agents {
 
 impl Agents {
     /// Adds an agent. Returns `false` if the name is taken.
-    pub(crate) fn add(&mut self, name: Arc<str>, factory: Arc<dyn AgentFactory>) -> bool {
+    pub fn add(&mut self, name: Arc<str>, factory: Arc<dyn AgentFactory>) -> bool {
         let is_new = self.named(Some(&name)).is_none();
         self.by_name.push((name, factory));
         is_new
     }
 
     /// Sets the source of the agents' models.
-    pub(crate) fn set_models(&mut self, models: Arc<dyn Models>) {
+    pub fn set_models(&mut self, models: Arc<dyn Models>) {
         self.models = Some(models);
     }
 
     /// Sets the defaults for settings that sessions leave out.
-    pub(crate) fn set_defaults(&mut self, defaults: SessionSettings) {
+    pub fn set_defaults(&mut self, defaults: SessionSettings) {
         self.defaults = defaults;
     }
 
     /// Adds one of the app's own settings.
-    pub(crate) fn add_setting(&mut self, setting: CustomSetting) {
+    pub fn add_setting(&mut self, setting: CustomSetting) {
         self.custom = self.custom.iter().cloned().chain([setting]).collect();
     }
 
     /// Returns the app's own settings.
-    pub(crate) fn custom_settings(&self) -> &[CustomSetting] {
+    pub fn custom_settings(&self) -> &[CustomSetting] {
         &self.custom
     }
 
     /// Checks the app's own settings, and their default values.
-    pub(crate) fn check_settings(&self) -> Result<(), ConfigError> {
+    pub fn check_settings(&self) -> Result<(), ConfigError> {
         CustomSetting::check_all(&self.custom)?;
         for (name, value) in &self.defaults.custom {
             let setting = self.custom.iter().find(|setting| setting.name() == name);
@@ -89,58 +95,59 @@ impl Agents {
     }
 
     /// Sets the system prompt of sessions without one of their own.
-    pub(crate) fn set_system(&mut self, prompt: SystemPrompt) {
+    pub fn set_system(&mut self, prompt: SystemPrompt) {
         self.system = Some(prompt);
     }
 
     /// Sets the budget of a run.
-    pub(crate) fn set_run_budget(&mut self, budget: Budget) {
+    pub fn set_run_budget(&mut self, budget: Budget) {
         self.run_budget = budget;
     }
 
     /// Sets the rules for the requests of clients.
-    pub(crate) fn set_rules(&mut self, rules: OperatorRules) {
+    pub fn set_rules(&mut self, rules: OperatorRules) {
         self.rules = Arc::new(rules);
     }
 
     /// Returns the rules for the requests of clients.
-    pub(crate) fn rules(&self) -> &Arc<OperatorRules> {
+    pub fn rules(&self) -> &Arc<OperatorRules> {
         &self.rules
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Returns whether there is no agent.
+    pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
 
     /// Returns the names, the default one first.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         self.by_name.iter().map(|(name, _)| &**name)
     }
 
     /// Returns whether the agent of these settings is registered.
-    pub(crate) fn has(&self, settings: &SessionSettings) -> bool {
+    pub fn has(&self, settings: &SessionSettings) -> bool {
         self.named(settings.agent.as_deref()).is_some()
     }
 
     /// Returns whether a session with these settings can be opened here: its agent is registered,
     /// and its model is allowed.
-    pub(crate) fn can_open(&self, settings: &SessionSettings) -> bool {
+    pub fn can_open(&self, settings: &SessionSettings) -> bool {
         self.has(settings) && self.check_model(settings).is_ok()
     }
 
     /// Checks a client's settings for a session against the rules of the operator.
-    pub(crate) fn check(&self, settings: &SessionSettings) -> Result<(), ApiError> {
+    pub fn check(&self, settings: &SessionSettings) -> Result<(), AgentRejection> {
         self.check_model(settings)?;
         check_values(&self.custom, &settings.custom, &CustomValues::new())?;
         self.rules.check_approvals(settings.approve.as_deref())
     }
 
     /// Checks a client's changes to the settings of a session against the rules of the operator.
-    pub(crate) fn check_change(
+    pub fn check_change(
         &self,
         old: &SessionSettings,
         new: &SessionSettings,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), AgentRejection> {
         if new.approve != old.approve {
             self.rules.check_approvals(new.approve.as_deref())?;
         }
@@ -148,22 +155,20 @@ impl Agents {
         self.check_model(new)
     }
 
-    fn check_model(&self, settings: &SessionSettings) -> Result<(), ApiError> {
+    fn check_model(&self, settings: &SessionSettings) -> Result<(), AgentRejection> {
         let own = self.defaults.model.as_deref();
         match settings.model.as_deref() {
             Some(model) => self.rules.check_model(model, own, "/model")?,
             None => return Ok(()),
         }
         match &self.models {
-            Some(models) if settings.model.as_deref() != own => {
-                Ok(models.check(settings, &self.rules)?)
-            }
+            Some(models) if settings.model.as_deref() != own => models.check(settings, &self.rules),
             _ => Ok(()),
         }
     }
 
     /// Returns the name of the agent of these settings, or an empty name if it is not registered.
-    pub(crate) fn name_of(&self, settings: &SessionSettings) -> Arc<str> {
+    pub fn name_of(&self, settings: &SessionSettings) -> Arc<str> {
         let agent = self.named(settings.agent.as_deref());
         agent.map_or_else(Arc::default, |(name, _)| name.clone())
     }
@@ -176,7 +181,7 @@ impl Agents {
     }
 
     /// Returns the models that sessions can name, and the name of the default one.
-    pub(crate) fn models(&self) -> (Vec<ModelInfo>, Option<String>) {
+    pub fn models(&self) -> (Vec<ModelInfo>, Option<String>) {
         let mut models = self.models.as_ref().map(|models| models.list()).unwrap_or_default();
         models.retain(|model| {
             let mut settings = SessionSettings::new();
@@ -192,11 +197,11 @@ impl Agents {
     ///
     /// `old` are the session's settings before a change. With the same model, the session keeps its
     /// address, or the lack of one, which stands for the provider's own.
-    pub(crate) fn settle(
+    pub fn settle(
         &self,
         settings: &mut SessionSettings,
         old: Option<&SessionSettings>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), AgentRejection> {
         self.choose(settings)?;
         if settings.model.is_none() {
             settings.model.clone_from(&self.defaults.model);
@@ -219,7 +224,7 @@ impl Agents {
     }
 
     /// Fills in the name of the agent.
-    fn choose(&self, settings: &mut SessionSettings) -> Result<(), ApiError> {
+    fn choose(&self, settings: &mut SessionSettings) -> Result<(), AgentRejection> {
         let Some((name, _)) = self.named(settings.agent.as_deref()) else {
             let names: Vec<String> = self.names().map(|name| format!("`{name}`")).collect();
             let asked = settings.agent.as_deref().unwrap_or_default();
@@ -227,18 +232,18 @@ impl Agents {
                 "There is no agent `{asked}` here: leave `agent` out, or give one of {}.",
                 names.join(", ")
             );
-            return Err(ApiError::at("/agent", why));
+            return Err(AgentRejection::bad_request("/agent", why));
         };
         settings.agent = Some(name.to_string());
         Ok(())
     }
 
     /// Builds the agent of a session.
-    pub(crate) async fn for_session(
+    pub async fn for_session(
         &self,
         settings: SessionSettings,
         principal: Option<&Principal>,
-    ) -> Result<GenericAgent, ApiError> {
+    ) -> Result<GenericAgent, AgentRejection> {
         let factory = self.factory(&settings)?;
         self.check_model(&settings)?;
         let setup = self.setup(settings, principal, None);
@@ -248,24 +253,24 @@ impl Agents {
 
     /// Returns the change that a call in a session would make, as a unified diff, if the call has a
     /// preview.
-    pub(crate) async fn preview(
+    pub async fn preview(
         &self,
         settings: SessionSettings,
         principal: Option<&Principal>,
         action: &ExternalAction,
-    ) -> Result<Option<String>, ApiError> {
+    ) -> Result<Option<String>, AgentRejection> {
         let factory = self.factory(&settings)?;
-        Ok(factory.preview(&self.setup(settings, principal, None), action).await?)
+        factory.preview(&self.setup(settings, principal, None), action).await
     }
 
     /// Builds the agent that answers one request. Returns whether its model is the server's, so
     /// that the operator pays for it.
-    pub(crate) async fn for_request(
+    pub async fn for_request(
         &self,
         mut settings: SessionSettings,
         options: ChatOptions,
         principal: Option<&Principal>,
-    ) -> Result<(GenericAgent, bool), ApiError> {
+    ) -> Result<(GenericAgent, bool), AgentRejection> {
         self.choose(&mut settings)?;
         check_values(&self.custom, &settings.custom, &CustomValues::new())?;
         self.rules.check_approvals(settings.approve.as_deref())?;
@@ -307,7 +312,7 @@ impl Agents {
     }
 
     /// Returns the settings of a session with the defaults filled in, for lists.
-    pub(crate) fn with_defaults(&self, settings: SessionSettings) -> SessionSettings {
+    pub fn with_defaults(&self, settings: SessionSettings) -> SessionSettings {
         let Some((_, factory)) = self.named(settings.agent.as_deref()) else {
             return settings; // the defaults belong to other agents
         };
@@ -326,7 +331,7 @@ impl Agents {
     }
 
     /// Returns the commands of a session's agent.
-    pub(crate) fn commands(&self, settings: &SessionSettings) -> Vec<&'static str> {
+    pub fn commands(&self, settings: &SessionSettings) -> Vec<&'static str> {
         let factory = self.named(settings.agent.as_deref());
         let commands = |(_, factory): &(_, Arc<dyn AgentFactory>)| {
             factory.commands(&settings.clone().over(self.defaults.clone()))
@@ -336,17 +341,20 @@ impl Agents {
 
     /// Returns whether facts are distilled from a session when it ends.
     #[cfg(feature = "long-term")]
-    pub(crate) fn distils_at_end(&self, settings: &SessionSettings) -> bool {
+    pub fn distils_at_end(&self, settings: &SessionSettings) -> bool {
         let is_on = settings.distil_at_end.or(self.defaults.distil_at_end) == Some(true);
         is_on && self.commands(settings).contains(&loopwright_memory::long_term::DISTIL_COMMAND)
     }
 
     /// Checks that the agent of a session is registered.
-    pub(crate) fn check_known(&self, settings: &SessionSettings) -> Result<(), ApiError> {
+    pub fn check_known(&self, settings: &SessionSettings) -> Result<(), AgentRejection> {
         self.factory(settings).map(|_| ())
     }
 
-    fn factory(&self, settings: &SessionSettings) -> Result<&Arc<dyn AgentFactory>, ApiError> {
+    fn factory(
+        &self,
+        settings: &SessionSettings,
+    ) -> Result<&Arc<dyn AgentFactory>, AgentRejection> {
         match self.named(settings.agent.as_deref()) {
             Some((_, factory)) => Ok(factory),
             None => Err(self.unknown(settings)),
@@ -354,17 +362,17 @@ impl Agents {
     }
 
     /// Returns the error for a session whose agent is not registered.
-    fn unknown(&self, settings: &SessionSettings) -> ApiError {
+    fn unknown(&self, settings: &SessionSettings) -> AgentRejection {
         if settings.is_foreign() {
             let why = "The session's settings are not those of an agent of this server: here it \
                        can only be read. Use it with the program that has created it.";
-            return ApiError::new(ErrorKind::UnknownAgent, why);
+            return AgentRejection::unknown_agent(why);
         }
         let agent = settings.agent.as_deref().unwrap_or_default();
         let why = format!(
             "The session belongs to the agent `{agent}`, which this server does not have: here it \
              can only be read. Use it where that agent is."
         );
-        ApiError::new(ErrorKind::UnknownAgent, why)
+        AgentRejection::unknown_agent(why)
     }
 }

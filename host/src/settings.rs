@@ -11,19 +11,18 @@ mod workspace;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use loopwright_protocols::{NOT_BLANK, or_default, whole_number};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(crate) use self::address::without_credentials;
-pub(crate) use self::change::SettingsChange;
-pub use self::custom::{CustomSetting, SettingKind};
-pub(crate) use self::custom::{CustomValues, check_values, custom_values, schema_of};
-pub(crate) use self::session::MAX_NAME_CHARS;
+pub use self::change::SettingsChange;
+pub use self::custom::{CustomSetting, SettingKind, schema_of};
+pub(crate) use self::custom::{CustomValues, check_values};
 #[cfg(feature = "coding-agent")]
 pub(crate) use self::session::PATTERNS;
-pub use self::session::SessionSettings;
+pub use self::session::{MAX_NAME_CHARS, SessionSettings};
 pub use self::setting::{Setting, SettingPlace, SettingScope, SettingType};
-use crate::json::{NOT_BLANK, or_default, whole_number};
 
 /// The model of one chat request. The `Debug` output has neither key nor headers.
 #[derive(Clone, Default, Deserialize, JsonSchema)]

@@ -1,0 +1,12 @@
+//! The agents of a host by name, and how they are built.
+
+mod apply;
+mod factory;
+mod models;
+mod registry;
+mod setup;
+
+pub use self::factory::AgentFactory;
+pub use self::models::Models;
+pub use self::registry::Agents;
+pub use self::setup::{AgentSetup, ChatOptions, SystemPrompt};
