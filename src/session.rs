@@ -55,9 +55,9 @@ use crate::event::{AgentEvent, Role};
 use crate::extensions::Extensions;
 use crate::hooks::HookContext;
 use crate::log::entry::LogEntry;
-use crate::log::fold::Tail;
 use crate::log::memory::Memory;
 use crate::log::queue::QueuedMessage;
+use crate::log::state::Tail;
 use crate::message::{InputId, Message, MessageKind};
 use crate::model::Update;
 use crate::principal::Principal;
@@ -140,7 +140,7 @@ impl Session {
         owner: Option<Principal>,
     ) -> Result<(), MemoryError> {
         self.journal.open(settings, owner, self.config.environment.now()).await?;
-        self.interrupted = self.journal.fold.info.run.is_some();
+        self.interrupted = self.journal.state.info.run.is_some();
         Ok(())
     }
 
@@ -155,7 +155,7 @@ impl Session {
     /// Restores the principal that sent the run's request from the log. After a restart the values
     /// of the request are gone, and a posted request never had any.
     pub(crate) fn restore_principal(&mut self) {
-        if let Some(principal) = &self.journal.fold.principal
+        if let Some(principal) = &self.journal.state.principal
             && Principal::of(&self.extensions) != Some(principal)
         {
             self.extensions = self.extensions.clone().with(principal.clone());
@@ -167,13 +167,13 @@ impl Session {
     pub(crate) fn trace_of_next_run(&self, cause: &RunCause) -> Option<Arc<TraceContext>> {
         let continues =
             matches!(cause, RunCause::ActionResult(_) | RunCause::Continue(_) | RunCause::Abort);
-        let earlier = self.journal.fold.trace.as_ref().filter(|_| continues);
+        let earlier = self.journal.state.trace.as_ref().filter(|_| continues);
         earlier.cloned().or_else(|| TraceContext::of(&self.extensions).cloned().map(Arc::new))
     }
 
     /// Returns the trace context of the run in progress.
     pub(crate) fn run_trace(&self) -> Option<TraceContext> {
-        self.journal.fold.run_trace(&self.id)
+        self.journal.state.run_trace(&self.id)
     }
 
     /// Handles one command. An accepted input is durable when this returns.
@@ -222,8 +222,8 @@ impl Session {
             }
             Command::MailHeld | Command::Close => {} // the inbox has handled them
             Command::NoteLeft => {
-                let fold = &self.journal.fold;
-                if fold.info.owners.would_lose(fold.info.has_work()) {
+                let state = &self.journal.state;
+                if state.info.owners.would_lose(state.info.has_work()) {
                     self.journal.commit(LogEntry::Owner { note: OwnerNote::Left }).await?;
                 }
             }
@@ -266,7 +266,7 @@ impl Session {
     /// Returns whether a steer that came after `before` interrupts the request.
     pub(crate) fn is_interrupted(&self, before: u64) -> bool {
         let interrupts = |w: &QueuedMessage| w.at > before && w.urgency == Urgency::Interrupt;
-        self.journal.fold.queue.of(QueueKind::Steering).any(interrupts)
+        self.journal.state.queue.of(QueueKind::Steering).any(interrupts)
     }
 
     /// Handles all commands that have arrived. After a failure the rest are still answered.
@@ -299,17 +299,17 @@ impl Session {
     /// actions.
     pub(crate) fn supersedes(&self) -> bool {
         let supersedes = self.config.while_awaiting == WhileAwaiting::Supersede;
-        supersedes && self.journal.fold.run_supersedes()
+        supersedes && self.journal.state.run_supersedes()
     }
 
     /// Fails while calls of the last reply have no result: no message may come between a reply and
     /// the results of its calls.
     pub(crate) fn check_batch_closed(&self) -> Result<(), StepError> {
-        let fold = &self.journal.fold;
-        if fold.batch.is_none() {
+        let state = &self.journal.state;
+        if state.batch.is_none() {
             return Ok(());
         }
-        Err(StepError::BatchOpen(fold.calls().iter().filter(|c| c.result.is_none()).count()))
+        Err(StepError::BatchOpen(state.calls().iter().filter(|c| c.result.is_none()).count()))
     }
 
     /// Writes a message of the pattern.
@@ -332,7 +332,7 @@ impl Session {
         self.list_tools().await?;
         let config = self.config.clone();
         let is_awaited = |prefix: &str| {
-            let mut open = self.journal.fold.calls().iter().filter(|call| call.result.is_none());
+            let mut open = self.journal.state.calls().iter().filter(|call| call.result.is_none());
             open.any(|call| {
                 let name = &call.call.name;
                 name.starts_with(prefix) && self.executor.tools.entry(name).is_err()
@@ -380,28 +380,28 @@ impl Session {
     pub(crate) fn hook_context(&self) -> HookContext {
         HookContext {
             session_id: self.id.clone(),
-            session_created: self.journal.fold.created.unwrap_or_default(),
+            session_created: self.journal.state.created.unwrap_or_default(),
             extensions: self.extensions.clone(),
-            request: self.journal.fold.request.clone(),
+            request: self.journal.state.request.clone(),
         }
     }
 
     /// Returns the kind of message at the end of the conversation. A custom message counts as
     /// answerable if there is a hook, which may convert it.
     pub(crate) fn tail(&self) -> Tail {
-        if self.may_convert_last() { Tail::Answerable } else { self.journal.fold.tail() }
+        if self.may_convert_last() { Tail::Answerable } else { self.journal.state.tail() }
     }
 
     /// Returns whether the last message reaches the model only if a hook converts it.
     pub(crate) fn may_convert_last(&self) -> bool {
-        let last = self.journal.fold.messages().next_back();
+        let last = self.journal.state.messages().next_back();
         let is_custom = last.is_some_and(|m| matches!(m.body, MessageKind::Custom(_)));
         is_custom && !self.config.hooks.is_empty()
     }
 
     /// Returns the texts of all queued messages.
     pub(crate) fn queued_texts(&self) -> Vec<String> {
-        self.journal.fold.waiting().map(|w| w.message.text()).collect()
+        self.journal.state.waiting().map(|w| w.message.text()).collect()
     }
 
     /// Returns the events of the streaming reply and the running tools so far, merged.
@@ -420,12 +420,12 @@ impl Session {
     }
 
     fn examined(&self) -> Examined {
-        let fold = &self.journal.fold;
+        let state = &self.journal.state;
         Examined {
-            is_interrupted: self.interrupted && fold.info.run.is_some(),
-            pending: fold.pending().cloned().collect(),
-            outcome: fold.outcome.clone(),
-            used: fold.used(),
+            is_interrupted: self.interrupted && state.info.run.is_some(),
+            pending: state.pending().cloned().collect(),
+            outcome: state.outcome.clone(),
+            used: state.used(),
         }
     }
 
@@ -449,7 +449,7 @@ impl Session {
             is_streaming: self.reply.is_streaming(),
             streaming_message: self.reply.message_so_far(),
             repaired: self.journal.memory().repaired().map(Arc::from),
-            ..snapshot(&self.id, &self.journal.fold, self.interrupted)
+            ..snapshot(&self.id, &self.journal.state, self.interrupted)
         }
     }
 }

@@ -254,15 +254,15 @@ impl Attached {
     async fn post(&mut self, input: Input) {
         let id = input.client_id().unwrap_or_else(new_input_id);
         let Input { mut event, ack, caller, .. } = input;
-        let fold = self.follower.fold();
-        if caller.is_some() && fold.info.run.is_some() && !self.is_interrupted {
+        let state = self.follower.state();
+        if caller.is_some() && state.info.run.is_some() && !self.is_interrupted {
             return drop(ack.send(Err(InputError::Busy)));
         }
         if let InputEvent::Abort(AbortRequest { run: run @ None, .. }) = &mut event {
-            if fold.info.run.is_none() && fold.batch.is_none() {
+            if state.info.run.is_none() && state.batch.is_none() {
                 return drop(ack.send(Ok(Receipt::new(id)))); // there is nothing to abort
             }
-            *run = Some(RunId(fold.runs)); // the caller has not seen a later one
+            *run = Some(RunId(state.runs)); // the caller has not seen a later one
         }
         let is_request = matches!(event, InputEvent::UserRequest(_));
         let input = match PostedInput::new(id.clone(), event) {
@@ -274,7 +274,7 @@ impl Attached {
             Err(error) => return drop(ack.send(Err(InputError::Memory(error)))),
         };
         if let Some(caller) = caller {
-            if self.follower.fold().has_seen(&id) {
+            if self.follower.state().has_seen(&id) {
                 return drop(ack.send(Err(InputError::Known(id))));
             }
             let (is_accepted, has_started) = (false, false);
@@ -306,7 +306,7 @@ impl Attached {
     /// Applies an entry of the log, and emits its events.
     fn take(&mut self, entry: &LogEntry) {
         if let LogEntry::Withdrawn { inputs } = entry {
-            let queue = &self.follower.fold().queue;
+            let queue = &self.follower.state().queue;
             let texts = queue.iter().filter(|w| w.kind != QueueKind::Request);
             let texts = texts.filter(|w| inputs.contains(&w.input)).map(|w| w.message.text());
             let texts: Vec<String> = texts.collect();
@@ -354,7 +354,7 @@ impl Attached {
         match entry {
             LogEntry::Opened { .. }
             | LogEntry::Owner { note: OwnerNote::Left | OwnerNote::Held(_) } => {
-                self.is_interrupted = self.follower.fold().info.run.is_some()
+                self.is_interrupted = self.follower.state().info.run.is_some()
             }
             LogEntry::Settings { .. }
             | LogEntry::Queued { .. }
@@ -382,7 +382,7 @@ impl Attached {
 
     /// Answers callers that wait until no run is in progress.
     async fn answer_idle(&mut self) -> Result<(), MemoryError> {
-        let is_running = self.follower.fold().info.run.is_some() && !self.is_interrupted;
+        let is_running = self.follower.state().info.run.is_some() && !self.is_interrupted;
         let waits = !self.idle.is_empty() || !self.callers.is_empty();
         if is_running || !waits || !self.sent.is_empty() {
             return Ok(());
@@ -401,8 +401,8 @@ impl Attached {
 
     /// Answers callers whose request is queued behind pending actions.
     fn answer_waiting(&mut self) {
-        let fold = self.follower.fold();
-        let Some(outcome) = fold.outcome.clone().filter(|_| fold.batch.is_some()) else { return };
+        let state = self.follower.state();
+        let Some(outcome) = state.outcome.clone().filter(|_| state.batch.is_some()) else { return };
         for waiting in self.callers.extract_if(.., |waiting| waiting.is_accepted) {
             let mut outcome = (*outcome).clone();
             outcome.end = RunStatus::AwaitingAction;
@@ -411,10 +411,10 @@ impl Attached {
     }
 
     fn state(&self) -> AgentState {
-        let fold = self.follower.fold();
+        let state = self.follower.state();
         AgentState {
-            is_streaming: fold.requested.is_some(),
-            ..snapshot(&self.session, fold, self.is_interrupted)
+            is_streaming: state.requested.is_some(),
+            ..snapshot(&self.session, state, self.is_interrupted)
         }
     }
 }

@@ -12,11 +12,11 @@ use crate::event::input::{InputEvent, QueueKind, Urgency};
 use crate::event::outcome::{RunCause, RunOutcome, RunStatus};
 use crate::limits::deadline;
 use crate::log::entry::LogEntry;
-use crate::log::fold::Fold;
 use crate::log::memory::Memory;
 use crate::log::owners::PROBATION;
 use crate::log::queue::QueuedMessage;
 use crate::log::seen_inputs::SeenInputs;
+use crate::log::state::SessionState;
 use crate::message::{InputId, RunId, UserMessage};
 use crate::pattern::BehaviorPattern;
 use crate::pattern::step::StepContext;
@@ -57,7 +57,8 @@ struct Current {
 impl Current {
     fn of(session: &Session) -> Self {
         let journal = &session.journal;
-        let (Fold { info, inputs, .. }, memory) = (&journal.fold, journal.memory().clone());
+        let (SessionState { info, inputs, .. }, memory) =
+            (&journal.state, journal.memory().clone());
         Current { run: info.run, memory, from: journal.written(), seen: inputs.clone() }
     }
 }
@@ -111,7 +112,7 @@ pub(crate) async fn run(
     let is_reset = matches!(stop.event, InputEvent::Reset);
     // The id of a reset is written when the conversation is reset.
     let own = stop.id().filter(|_| !is_reset);
-    let input = own.unwrap_or_else(|| session.journal.fold.make_input_id());
+    let input = own.unwrap_or_else(|| session.journal.state.make_input_id());
     let requested = session.journal.commit(LogEntry::AbortRequested { input: input.clone() }).await;
     if is_reset {
         let withdrawn = session.queued_texts();
@@ -126,7 +127,7 @@ pub(crate) async fn run(
 
 /// Stages the start of a run, which is written with the entries after it.
 pub(crate) async fn begin(session: &mut Session, cause: RunCause) -> Result<(), MemoryError> {
-    let run = RunId(session.journal.fold.runs + 1);
+    let run = RunId(session.journal.state.runs + 1);
     tracing::debug!(session = &*session.id, %run, ?cause, "a run begins");
     let time = session.config.environment.now();
     let trace = session.trace_of_next_run(&cause);
@@ -160,7 +161,7 @@ pub(crate) async fn end(
         return AfterRun::default();
     }
     let recovered = session.recover().await;
-    let run = session.journal.fold.info.run;
+    let run = session.journal.state.info.run;
     let staged = match recovered {
         // Even the run's start is missing from the log.
         Ok(Some(error)) if run.is_none() => Err(error),
@@ -172,7 +173,7 @@ pub(crate) async fn end(
     let late_steer = channels.inbox.collect().await && answers_steers;
     let mut after = AfterRun { late_steer, log_failed: false };
     let outcome = match staged.and_then(|()| session.journal.apply_written(written)) {
-        Ok(()) => session.journal.fold.outcome.clone().map(Ok),
+        Ok(()) => session.journal.state.outcome.clone().map(Ok),
         Err(error) => {
             let id = &*session.id;
             tracing::error!(session = id, %error, "the end of a run could not be written");
@@ -180,10 +181,10 @@ pub(crate) async fn end(
             let _ = session.receive_all().await; // every sender is answered with the failure
             let recovered = session.recover().await; // tried again before the next command
             // The end may have been written although the append failed.
-            let fold = &session.journal.fold;
-            let has_ended = recovered.is_ok() && run.is_some() && fold.info.run.is_none();
+            let state = &session.journal.state;
+            let has_ended = recovered.is_ok() && run.is_some() && state.info.run.is_none();
             after.log_failed = !has_ended;
-            match fold.outcome.clone().filter(|_| has_ended) {
+            match state.outcome.clone().filter(|_| has_ended) {
                 Some(outcome) => Some(Ok(outcome)),
                 None => Some(close::emit_unwritten_end(session, &StepError::Memory(error))),
             }
@@ -210,10 +211,10 @@ pub(crate) async fn finish_stop(session: &mut Session, input: Input, withdrawn: 
         session.journal.stage(LogEntry::Reset);
     }
     let own = input.id();
-    if let Some(input) = own.clone().filter(|id| !session.journal.fold.has_seen(id)) {
+    if let Some(input) = own.clone().filter(|id| !session.journal.state.has_seen(id)) {
         session.journal.stage(LogEntry::Handled { input });
     }
-    let id = own.unwrap_or_else(|| session.journal.fold.make_input_id());
+    let id = own.unwrap_or_else(|| session.journal.state.make_input_id());
     let receipt = Receipt { withdrawn, ..Receipt::new(id) };
     let done = session.journal.flush().await;
     for caller in session.intake.take_dropped(&session.journal) {
@@ -246,7 +247,7 @@ async fn drive(
             Err(stop) => return (RunStatus::Aborted.into(), Some(stop)),
         };
         is_first = false;
-        let before = session.journal.fold.info.entries;
+        let before = session.journal.state.info.entries;
         while let Some(command) = channels.inbox.next().await {
             if let Some(stop) = route(command, channels, &Current::of(session)) {
                 return (RunStatus::Aborted.into(), Some(stop));
@@ -280,12 +281,12 @@ async fn may_end(
 ) -> Result<Option<Ending>, StepError> {
     session.receive_all().await?;
     let is_new = |w: &QueuedMessage| w.at > before && w.kind != QueueKind::Request;
-    let has_message = session.journal.fold.queue.iter().any(is_new);
+    let has_message = session.journal.state.queue.iter().any(is_new);
     match end {
         None | Some(StepEnd::Done) if has_message => Ok(None),
         None => Ok(Some(RunStatus::Done.into())),
         Some(StepEnd::Done) => check_output(session, retries).await,
-        Some(StepEnd::AwaitingAction) if session.journal.fold.batch.is_none() => {
+        Some(StepEnd::AwaitingAction) if session.journal.state.batch.is_none() => {
             Err(StepError::NothingPending)
         }
         Some(StepEnd::AwaitingAction) if may_continue_batch(session, has_message) => Ok(None),
@@ -295,11 +296,11 @@ async fn may_end(
 
 /// Returns whether the open batch need not wait any longer.
 fn may_continue_batch(session: &Session, has_message: bool) -> bool {
-    let fold = &session.journal.fold;
+    let state = &session.journal.state;
     let supersedes = session.config.while_awaiting == WhileAwaiting::Supersede;
-    fold.pending().next().is_none()
-        || fold.info.agenda.has_decision()
-        || has_message && supersedes && fold.queue.has_steer(Urgency::SkipPending)
+    state.pending().next().is_none()
+        || state.info.agenda.has_decision()
+        || has_message && supersedes && state.queue.has_steer(Urgency::SkipPending)
 }
 
 /// Checks the output against its schema, if there is one: only a valid reply ends the run. Returns
@@ -309,10 +310,10 @@ async fn check_output(
     retries: &mut u32,
 ) -> Result<Option<Ending>, StepError> {
     let Session { journal, config, .. } = session;
-    let schema = output_schema(journal.fold.output.as_ref(), config.output.as_ref());
+    let schema = output_schema(journal.state.output.as_ref(), config.output.as_ref());
     let Some(output) = schema else { return Ok(Some(RunStatus::Done.into())) };
     let schema = Schema::compile_output(&output.schema).map_err(StepError::Output)?;
-    let text = journal.fold.last_reply().map(|reply| reply.text()).unwrap_or_default();
+    let text = journal.state.last_reply().map(|reply| reply.text()).unwrap_or_default();
     let why = match schema.read_answer(without_fence(&text)) {
         Ok(value) => return Ok(Some(Ending::with_value(value))),
         Err(why) => why,
@@ -342,7 +343,7 @@ async fn pass(
     let current = Current::of(session);
     let orphaned = session.tree.orphaned.clone();
     let behind = session.journal.write_behind();
-    let mut on_probation = session.journal.fold.info.owners.is_on_probation();
+    let mut on_probation = session.journal.state.info.owners.is_on_probation();
     let step = AssertUnwindSafe(step(session, pattern, is_first)).catch_unwind();
     let mut step = std::pin::pin!(step);
     let mut time_up = std::pin::pin!(async {
@@ -392,7 +393,7 @@ async fn step(
     if is_first {
         session.load_tools().await?;
     }
-    if session.journal.fold.batch.is_some() {
+    if session.journal.state.batch.is_some() {
         StepContext::new(session).take_input().await?;
         match batch::run(session, None).await? {
             BatchOutcome::AwaitsUser => return Ok(Some(StepEnd::AwaitingAction)),
@@ -401,7 +402,7 @@ async fn step(
             _ => {}
         }
     }
-    if let Some(RunCause::Compact { instructions }) = session.journal.fold.cause.clone()
+    if let Some(RunCause::Compact { instructions }) = session.journal.state.cause.clone()
         && compaction::compact_for_run(session, instructions).await?
     {
         return Ok(None);
@@ -425,12 +426,12 @@ async fn step(
 /// Returns whether a steer that arrived in this run interrupts it. After a crash, the interrupted
 /// work is not repeated before the steer is delivered.
 fn was_interrupted(session: &Session) -> bool {
-    let fold = &session.journal.fold;
-    session.is_interrupted(fold.run_at) && fold.batch.is_none()
+    let state = &session.journal.state;
+    session.is_interrupted(state.run_at) && state.batch.is_none()
 }
 
 fn has_steering(session: &Session) -> bool {
-    session.journal.fold.queue.has(QueueKind::Steering)
+    session.journal.state.queue.has(QueueKind::Steering)
 }
 
 /// Forwards a command to the session, or returns the abort or reset that ends this run.

@@ -15,7 +15,7 @@ use crate::event::outcome::{RunCause, RunStatus};
 use crate::event::owner_note::OwnerNote;
 use crate::extensions::Extensions;
 use crate::log::entry::LogEntry;
-use crate::log::fold::Tail;
+use crate::log::state::Tail;
 use crate::message::RunId;
 use crate::pattern::BehaviorPattern;
 use crate::session::Session;
@@ -114,7 +114,7 @@ impl Task {
 
     /// Runs until no handle is left. The work is boxed to keep the future of an idle session small.
     pub(crate) async fn run(&mut self) {
-        if self.session.interrupted && self.session.journal.fold.abort_requested {
+        if self.session.interrupted && self.session.journal.state.abort_requested {
             Box::pin(self.end(RunStatus::Aborted.into())).await;
         }
         let continues = self.continues && self.session.interrupted;
@@ -164,20 +164,20 @@ impl Task {
 
     /// Returns the cause of the next run, according to the log.
     fn next_run(&mut self) -> Option<RunCause> {
-        let fold = &self.session.journal.fold;
+        let state = &self.session.journal.state;
         if self.session.interrupted || self.log_failed || self.is_held() {
             return None;
         }
         let holds = self.session.config.while_awaiting == WhileAwaiting::Hold;
-        let late = fold.batch.is_none()
+        let late = state.batch.is_none()
             && std::mem::take(&mut self.late_steer)
-            && fold.queue.has(QueueKind::Steering);
-        fold.next_run(holds).or(late.then_some(RunCause::Steer))
+            && state.queue.has(QueueKind::Steering);
+        state.next_run(holds).or(late.then_some(RunCause::Steer))
     }
 
     /// Returns whether the work waits for a person.
     fn is_held(&self) -> bool {
-        self.session.journal.fold.info.held.is_some()
+        self.session.journal.state.info.held.is_some()
     }
 
     async fn guard_mailbox(&mut self) {
@@ -216,8 +216,8 @@ impl Task {
             self.log_failed = false;
         }
         if let Ok(Some(_)) = self.session.recover().await {
-            self.session.interrupted = self.session.journal.fold.info.run.is_some();
-            if self.session.interrupted && self.session.journal.fold.abort_requested {
+            self.session.interrupted = self.session.journal.state.info.run.is_some();
+            if self.session.interrupted && self.session.journal.state.abort_requested {
                 // The abort was written although the append failed.
                 self.end(RunStatus::Aborted.into()).await;
             }
@@ -253,11 +253,11 @@ impl Task {
     /// Loads the tools if the command is a decision that runs an unknown tool: without the tool,
     /// the decision would be refused. After a restart no source has been asked for its tools.
     async fn load_tools_to_check(&mut self, command: &Command) {
-        let fold = &self.session.journal.fold;
+        let state = &self.session.journal.state;
         let call = match command {
             Command::Input(input) => match &input.event {
                 InputEvent::ExternalActionResult(result) if result.decision.runs_the_tool() => {
-                    fold.call(&result.call)
+                    state.call(&result.call)
                 }
                 _ => None,
             },
@@ -266,7 +266,7 @@ impl Task {
                     action.terms.is_overdue(*now)
                         && action.terms.default_decision == DefaultDecision::Approve
                 };
-                fold.pending().find(is_approved).and_then(|action| fold.call(&action.call))
+                state.pending().find(is_approved).and_then(|action| state.call(&action.call))
             }
             _ => None,
         };
@@ -281,19 +281,19 @@ impl Task {
         let Input { event: InputEvent::Continue(prompt), id, ack, caller, .. } = input else {
             return;
         };
-        if self.session.interrupted && self.session.journal.fold.abort_requested {
+        if self.session.interrupted && self.session.journal.state.abort_requested {
             // The run's end could not be written before.
             self.end(RunStatus::Aborted.into()).await;
         }
         let known = prompt.as_ref().map_or(id.clone(), |prompt| prompt.id.clone());
-        if let Some(id) = known.clone().filter(|id| self.session.journal.fold.has_seen(id)) {
+        if let Some(id) = known.clone().filter(|id| self.session.journal.state.has_seen(id)) {
             return drop(ack.send(Ok(Receipt::new(id))));
         }
         let queued = match prompt {
             None if !self.can_continue() => Err(InputError::NothingToContinue),
             prompt => prompt.map(|prompt| self.queue_continuation(prompt)).transpose(),
         };
-        let owners = self.session.journal.fold.info.owners;
+        let owners = self.session.journal.state.info.owners;
         let receipt = match queued {
             Ok(receipt) => receipt,
             Err(error) => return self.session.refuse(known, ack, error).await,
@@ -306,7 +306,7 @@ impl Task {
         if owners.has_lost() {
             journal.stage(LogEntry::Owner { note: OwnerNote::Resumed });
         }
-        let new_id = || Receipt::new(id.unwrap_or_else(|| journal.fold.make_input_id()));
+        let new_id = || Receipt::new(id.unwrap_or_else(|| journal.state.make_input_id()));
         let receipt = receipt.unwrap_or_else(new_id);
         journal.acknowledge(ack, receipt);
         // Without a message, the start of the run and the input are one write.
@@ -341,13 +341,13 @@ impl Task {
     }
 
     fn can_continue(&self) -> bool {
-        let fold = &self.session.journal.fold;
-        let has = |kind| fold.queue.has(kind);
+        let state = &self.session.journal.state;
+        let has = |kind| state.queue.has(kind);
         match self.session.tail() {
-            _ if self.session.interrupted || fold.batch.is_some() || self.is_held() => true,
+            _ if self.session.interrupted || state.batch.is_some() || self.is_held() => true,
             Tail::Answerable => true,
             Tail::Replied => {
-                has(QueueKind::Steering) || has(QueueKind::FollowUp) || fold.failed_after_reply()
+                has(QueueKind::Steering) || has(QueueKind::FollowUp) || state.failed_after_reply()
             }
             Tail::Empty => has(QueueKind::Steering),
         }
@@ -356,11 +356,11 @@ impl Task {
     /// Leaves the session if the release names this owner, unless there is work to do.
     async fn release(&mut self, epoch: u64, input: Input) {
         let Input { id, ack, .. } = input;
-        let fold = &self.session.journal.fold;
-        if let Some(id) = id.clone().filter(|id| fold.has_seen(id)) {
+        let state = &self.session.journal.state;
+        if let Some(id) = id.clone().filter(|id| state.has_seen(id)) {
             return drop(ack.send(Ok(Receipt::new(id))));
         }
-        let is_meant = fold.epoch == epoch;
+        let is_meant = state.epoch == epoch;
         if is_meant && self.has_work() {
             return self.session.refuse(id, ack, InputError::Busy).await;
         }
@@ -368,7 +368,7 @@ impl Task {
         if let Some(input) = id.clone() {
             journal.stage(LogEntry::Handled { input });
         }
-        let receipt = Receipt::new(id.unwrap_or_else(|| journal.fold.make_input_id()));
+        let receipt = Receipt::new(id.unwrap_or_else(|| journal.state.make_input_id()));
         journal.acknowledge(ack, receipt);
         self.is_released = journal.flush().await.is_ok() && is_meant;
     }
@@ -385,15 +385,15 @@ impl Task {
     /// there is something to compact.
     async fn compact_for(&mut self, request: CompactionRequest) {
         let refuse = |why: &str| Err(InputError::NotCompacted(why.into()));
-        let fold = &self.session.journal.fold;
-        if let Some(id) = request.id.clone().filter(|id| fold.has_seen(id)) {
+        let state = &self.session.journal.state;
+        if let Some(id) = request.id.clone().filter(|id| state.has_seen(id)) {
             return drop(request.ack.send(Ok(Receipt::new(id)))); // a copy of the one before
         }
         let cause = RunCause::Compact { instructions: request.instructions.clone() };
-        let is_interrupted = self.session.interrupted && fold.cause.as_ref() == Some(&cause);
+        let is_interrupted = self.session.interrupted && state.cause.as_ref() == Some(&cause);
         let done = if is_interrupted {
             self.run_compaction(None).await // a process that had the session was killed
-        } else if self.session.journal.fold.batch.is_some() {
+        } else if self.session.journal.state.batch.is_some() {
             refuse("calls wait for a decision: resolve them first")
         } else if self.session.interrupted {
             refuse("a run was interrupted: continue it first, or abort it")
@@ -416,15 +416,15 @@ impl Task {
         &mut self,
         cause: Option<RunCause>,
     ) -> Result<Vec<Arc<Compaction>>, InputError> {
-        let interrupted = self.session.journal.fold.info.run;
+        let interrupted = self.session.journal.state.info.run;
         self.session.compaction.result = None;
         self.resume(cause, None).await;
         if let Some(result) = self.session.compaction.result.take() {
             return result;
         }
-        let fold = &self.session.journal.fold;
-        let summary = fold.active_summary().filter(|summary| summary.run == interrupted);
-        let why = match fold.outcome.as_ref().filter(|_| !self.log_failed) {
+        let state = &self.session.journal.state;
+        let summary = state.active_summary().filter(|summary| summary.run == interrupted);
+        let why = match state.outcome.as_ref().filter(|_| !self.log_failed) {
             None => "the session's memory failed",
             Some(outcome) => match (summary, outcome.error.as_deref()) {
                 (Some(summary), None) if interrupted.is_some() => {
@@ -446,7 +446,7 @@ impl Task {
                 Err(error) => self.session.refuse(id.clone(), input.ack, error).await,
             };
         }
-        if let Some(id) = input.id().filter(|id| self.session.journal.fold.has_seen(id)) {
+        if let Some(id) = input.id().filter(|id| self.session.journal.state.has_seen(id)) {
             return drop(input.ack.send(Ok(Receipt::new(id))));
         }
         self.late_steer = false;
@@ -464,7 +464,7 @@ impl Task {
                 let error = InputError::Memory(MemoryError::Failed(why.into()));
                 return drop(input.ack.send(Err(error)));
             }
-        } else if self.session.journal.fold.batch.is_some() {
+        } else if self.session.journal.state.batch.is_some() {
             let id = match &input.event {
                 InputEvent::Abort(abort) => abort.id.clone(),
                 _ => None,
@@ -481,9 +481,9 @@ impl Task {
     /// Returns the run that an abort stops while no run is in progress: the interrupted run, or
     /// else the last run if its calls wait for decisions or work is held.
     fn open_run(&self) -> Option<RunId> {
-        let fold = &self.session.journal.fold;
-        let is_open = fold.batch.is_some() || self.is_held();
-        fold.info.run.or_else(|| is_open.then_some(RunId(fold.runs)))
+        let state = &self.session.journal.state;
+        let is_open = state.batch.is_some() || self.is_held();
+        state.info.run.or_else(|| is_open.then_some(RunId(state.runs)))
     }
 
     /// Ends an interrupted run, or a run whose calls wait for decisions, without continuing it.

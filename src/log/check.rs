@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::event::action::call_of_child;
 use crate::log::entry::LogEntry;
-use crate::log::fold::Fold;
+use crate::log::state::SessionState;
 use crate::message::Message;
 
 /// Highest number of a message, run or opening in a log.
@@ -25,7 +25,7 @@ const MAX_NUMBER: u64 = (1 << 53) - 1;
 /// The error names the entry that breaks a rule.
 pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
     let (mut run, mut queued, mut finished) = (None, HashSet::new(), HashSet::new());
-    let mut fold = Fold::default();
+    let mut state = SessionState::default();
     for (at, entry) in entries.iter().enumerate() {
         let is_valid = match entry {
             LogEntry::RunStarted { run: new, .. } => run.replace(*new).is_none(),
@@ -33,29 +33,29 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
                 handed_back.iter().all(|input| queued.remove(input)) && run.take() == Some(*old)
             }
             LogEntry::Queued { input, .. } => queued.insert(input),
-            LogEntry::Delivered { input } => queued.remove(input) && fold.batch.is_none(),
+            LogEntry::Delivered { input } => queued.remove(input) && state.batch.is_none(),
             LogEntry::Withdrawn { inputs } => inputs.iter().all(|input| queued.remove(input)),
             LogEntry::RequestStarted { .. }
             | LogEntry::Replied { .. }
             | LogEntry::Called { .. }
-            | LogEntry::Remembered { .. } => fold.batch.is_none(),
+            | LogEntry::Remembered { .. } => state.batch.is_none(),
             LogEntry::Compacted { first, last, .. } => {
-                run.is_some() && fold.batch.is_none() && fold.replaceable(*first, *last).is_some()
+                run.is_some() && state.batch.is_none() && state.replaceable(*first, *last).is_some()
             }
             LogEntry::Rewound { to } => {
-                run.is_some() && fold.batch.is_none() && fold.rewind_point(*to).is_ok()
+                run.is_some() && state.batch.is_none() && state.rewind_point(*to).is_ok()
             }
             LogEntry::CallAwaiting { call, .. } | LogEntry::CallStarted { call, .. } => {
-                fold.call(call).is_some_and(|call| call.result.is_none())
+                state.call(call).is_some_and(|call| call.result.is_none())
             }
             LogEntry::Approved { call, .. } | LogEntry::Decided { call, .. } => {
-                fold.pending().any(|action| action.call == *call)
+                state.pending().any(|action| action.call == *call)
             }
             LogEntry::ChildStarted { call, .. } => {
-                fold.call(call).is_some_and(|call| call.result.is_none() && call.child.is_none())
+                state.call(call).is_some_and(|call| call.result.is_none() && call.child.is_none())
             }
             LogEntry::ChildAwaits { call, actions, idle, .. } => {
-                let child = fold.call(call).and_then(|found| found.child.as_ref());
+                let child = state.call(call).and_then(|found| found.child.as_ref());
                 child.is_some_and(|child| {
                     actions.iter().all(|action| {
                         call_of_child(&action.call, call).is_some()
@@ -64,11 +64,11 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
                 })
             }
             LogEntry::ChildEnded { call, .. } => {
-                fold.call(call).is_some_and(|found| found.child.is_some())
+                state.call(call).is_some_and(|found| found.child.is_some())
             }
             LogEntry::CallFinished { result } => result
                 .as_tool_result()
-                .is_some_and(|r| fold.call(&r.call).is_some() && finished.insert(&r.call)),
+                .is_some_and(|r| state.call(&r.call).is_some() && finished.insert(&r.call)),
             LogEntry::Reset => {
                 queued.clear();
                 true
@@ -78,8 +78,8 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
         if !is_valid {
             return Err(format!("entry {at} breaks the rules of the log: {entry:?}"));
         }
-        fold.apply(entry, &mut |_| {});
-        if fold.epoch.max(fold.runs).max(fold.messages) > MAX_NUMBER {
+        state.apply(entry, &mut |_| {});
+        if state.epoch.max(state.runs).max(state.messages) > MAX_NUMBER {
             return Err(format!("entry {at} has a number above {MAX_NUMBER}: {entry:?}"));
         }
     }
@@ -88,9 +88,9 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
 
 /// Returns the messages of the conversation in a log.
 pub fn replay_messages(entries: &[LogEntry]) -> Vec<Arc<Message>> {
-    let mut fold = Fold::default();
-    entries.iter().for_each(|entry| fold.apply(entry, &mut |_| {}));
-    fold.history.to_vec()
+    let mut state = SessionState::default();
+    entries.iter().for_each(|entry| state.apply(entry, &mut |_| {}));
+    state.history.to_vec()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::event::{Envelope, Parent};
 use crate::log::entry::LogEntry;
-use crate::log::fold::Fold;
+use crate::log::state::SessionState;
 use crate::message::{MessageId, RunId};
 
 /// A reader that derives the numbered events of a session from its log, a few entries at a time.
@@ -22,7 +22,7 @@ use crate::message::{MessageId, RunId};
 /// ```
 pub struct Follower {
     session_id: Arc<str>,
-    fold: Fold,
+    state: SessionState,
     /// Number of the last event.
     seq: u64,
     /// The run and time of the next events.
@@ -41,7 +41,7 @@ impl Follower {
     pub fn new(session: impl Into<Arc<str>>) -> Self {
         Follower {
             session_id: session.into(),
-            fold: Fold::default(),
+            state: SessionState::default(),
             seq: 0,
             now: (RunId(0), 0),
             parent: None,
@@ -73,8 +73,8 @@ impl Follower {
             _ => {}
         }
         self.close_stream(entry);
-        let Follower { session_id, fold, seq, now: (run, time), parent, .. } = self;
-        fold.apply(entry, &mut |event| {
+        let Follower { session_id, state, seq, now: (run, time), parent, .. } = self;
+        state.apply(entry, &mut |event| {
             *seq += 1;
             let mut envelope = Envelope::new(*seq, session_id.clone(), *run, *time, event);
             envelope.parent = parent.clone();
@@ -112,7 +112,7 @@ impl Follower {
 
     /// Returns the number of entries taken so far.
     pub fn entries(&self) -> u64 {
-        self.fold.info.entries
+        self.state.info.entries
     }
 
     /// Returns the number of the last event, or 0 before the first event.
@@ -121,12 +121,12 @@ impl Follower {
     }
 
     /// Returns the state of the session after the entries taken so far.
-    pub(crate) fn fold(&self) -> &Fold {
-        &self.fold
+    pub(crate) fn state(&self) -> &SessionState {
+        &self.state
     }
 
     /// Returns the state of the session after the entries taken so far.
-    pub(super) fn into_fold(self) -> Fold {
-        self.fold
+    pub(super) fn into_state(self) -> SessionState {
+        self.state
     }
 }

@@ -16,8 +16,8 @@ use crate::event::{AgentEvent, Envelope};
 use crate::limits::Spent;
 use crate::log::due::Due;
 use crate::log::entry::{LogEntry, StateScope};
-use crate::log::fold::Fold;
 use crate::log::follower::Follower;
+use crate::log::state::SessionState;
 use crate::log::turn::Used;
 use crate::message::{History, InputId, Message, MessageId, RunId};
 use crate::model::Update;
@@ -34,7 +34,7 @@ use crate::model::Update;
 /// assert!(log.messages().is_empty() && log.pending().is_empty());
 /// ```
 pub struct SessionLog {
-    fold: Fold,
+    state: SessionState,
     /// Number of the last event.
     last_seq: u64,
 }
@@ -62,9 +62,9 @@ impl Branch {
 impl SessionLog {
     /// Reads a log from its first entry.
     pub fn of(entries: &[LogEntry]) -> Self {
-        let (mut fold, mut last_seq) = (Fold::default(), 0);
-        entries.iter().for_each(|entry| fold.apply(entry, &mut |_| last_seq += 1));
-        SessionLog { fold, last_seq }
+        let (mut state, mut last_seq) = (SessionState::default(), 0);
+        entries.iter().for_each(|entry| state.apply(entry, &mut |_| last_seq += 1));
+        SessionLog { state, last_seq }
     }
 
     /// Returns the numbered events of a log, read from its first entry, as a [`Follower`] derives
@@ -109,13 +109,13 @@ impl SessionLog {
         let withdrawn: Vec<Envelope> = withdrawn.collect();
         missed.splice(..first, withdrawn);
         let last_seq = follower.last_seq();
-        (SessionLog { fold: follower.into_fold(), last_seq }, missed)
+        (SessionLog { state: follower.into_state(), last_seq }, missed)
     }
 
     /// Returns the epoch of the session: the number of openings so far. The next opening has the
     /// next epoch.
     pub fn epoch(&self) -> u64 {
-        self.fold.epoch
+        self.state.epoch
     }
 
     /// Returns the number of the last event of this log, or 0 without events.
@@ -125,83 +125,83 @@ impl SessionLog {
 
     /// Returns all messages of the conversation.
     pub fn messages(&self) -> History {
-        self.fold.history.clone()
+        self.state.history.clone()
     }
 
     /// Returns the messages that the next request would contain, before hooks.
     pub fn context(&self) -> History {
-        self.fold.context.clone()
+        self.state.context.clone()
     }
 
     /// Returns the pending actions.
     pub fn pending(&self) -> Vec<ExternalAction> {
-        self.fold.pending().map(|action| (**action).clone()).collect()
+        self.state.pending().map(|action| (**action).clone()).collect()
     }
 
     /// Returns the host's settings to open the session again.
     pub fn settings(&self) -> Option<&Arc<Value>> {
-        self.fold.info.settings.as_ref()
+        self.state.info.settings.as_ref()
     }
 
     /// Returns the run in progress, or the run that a crash interrupted.
     pub fn run(&self) -> Option<RunId> {
-        self.fold.info.run
+        self.state.info.run
     }
 
     /// Returns the session's next work when it is opened, like
     /// [`SessionInfo::due`](crate::log::SessionInfo::due).
     pub fn due(&self) -> Option<Due> {
-        self.fold.info.due
+        self.state.info.due
     }
 
     /// Returns whether opening the session now means that too many owners were lost.
     pub(crate) fn has_lost_owners(&self) -> bool {
-        self.fold.info.owners.is_lost(self.fold.info.has_work())
+        self.state.info.owners.is_lost(self.state.info.has_work())
     }
 
     /// Returns the sessions of the sub-agents that work for the open batch.
     pub(crate) fn children(&self) -> Vec<Arc<str>> {
-        self.fold.children().map(|(_, child)| child.session.clone()).collect()
+        self.state.children().map(|(_, child)| child.session.clone()).collect()
     }
 
     /// Returns the reason why the session waits for a person; see
     /// [`SessionInfo::held`](crate::log::SessionInfo::held).
     pub fn held(&self) -> Option<Held> {
-        self.fold.info.held
+        self.state.info.held
     }
 
     /// Returns whether the outcome of a sent request is missing from the log.
     #[cfg(feature = "testing")]
     pub(crate) fn awaits_reply(&self) -> bool {
-        self.fold.requested.is_some()
+        self.state.requested.is_some()
     }
 
     /// Returns the spending of the session: all its requests, including the time before a reset,
     /// and the time of completed runs. [`Budget::left`](crate::limits::Budget::left) computes the
     /// rest of a [`Budget`](crate::limits::Budget).
     pub fn spent(&self) -> Spent {
-        self.fold.spent_of(self.fold.total())
+        self.state.spent_of(self.state.total())
     }
 
     /// Returns the usage with which the session's parent is charged.
     pub(crate) fn used(&self) -> Used {
-        self.fold.used()
+        self.state.used()
     }
 
     /// Returns the values that the pattern stored, by scope and key.
     #[cfg(feature = "testing")]
     pub(crate) fn all_state(&self) -> BTreeMap<(StateScope, Arc<str>), Arc<Value>> {
-        self.fold.state.clone()
+        self.state.values.clone()
     }
 
     /// Returns the queued messages in order of arrival.
     pub fn waiting(&self) -> Vec<(QueueKind, Arc<Message>)> {
-        self.fold.waiting().map(|w| (w.kind, w.message.clone())).collect()
+        self.state.waiting().map(|w| (w.kind, w.message.clone())).collect()
     }
 
     /// Returns the pattern's value under this key.
     pub fn state<T: DeserializeOwned>(&self, scope: StateScope, key: &str) -> Option<T> {
-        T::deserialize(&**self.fold.state.get(&(scope, key.into()))?).ok()
+        T::deserialize(&**self.state.values.get(&(scope, key.into()))?).ok()
     }
 
     /// Returns the number of entries of a log up to and including the entry that adds this message
@@ -223,16 +223,16 @@ impl SessionLog {
     /// before that. `None` means the last end of a turn in the log.
     pub fn branch(entries: &[LogEntry], at: Option<u64>) -> Branch {
         let end = at.map_or(entries.len(), |at| (at as usize).min(entries.len()));
-        let (mut fold, mut shared) = (Fold::default(), 0);
+        let (mut state, mut shared) = (SessionState::default(), 0);
         for entry in &entries[..end] {
-            fold.apply(entry, &mut |_| {});
-            if fold.batch.is_none() && !fold.turn.open {
-                shared = fold.info.entries;
+            state.apply(entry, &mut |_| {});
+            if state.batch.is_none() && !state.turn.open {
+                shared = state.info.entries;
             }
         }
-        let SessionLog { fold, .. } = SessionLog::of(&entries[..shared as usize]);
+        let SessionLog { state, .. } = SessionLog::of(&entries[..shared as usize]);
         let waiting = |request: bool| -> Vec<InputId> {
-            let waiting = fold.waiting().filter(|w| (w.kind == QueueKind::Request) == request);
+            let waiting = state.waiting().filter(|w| (w.kind == QueueKind::Request) == request);
             waiting.map(|w| w.input.clone()).collect()
         };
         let (requests, others) = (waiting(true), waiting(false));
@@ -240,7 +240,7 @@ impl SessionLog {
         if !requests.is_empty() {
             first.push(LogEntry::Withdrawn { inputs: requests });
         }
-        match fold.info.run {
+        match state.info.run {
             Some(run) => first.push(LogEntry::RunEnded {
                 run,
                 end: RunStatus::Aborted,

@@ -82,10 +82,10 @@ impl AgentContext<'_> {
     /// [`StepContext::call_tools`](crate::StepContext::call_tools) before the next request.
     pub async fn call_tool(&mut self, call: &CallId) -> Result<Option<Arc<Message>>, StepError> {
         batch::run(self.session, Some(call)).await?;
-        let fold = &self.session.journal.fold;
-        let result = fold.call(call).and_then(|c| c.result.clone());
+        let state = &self.session.journal.state;
+        let result = state.call(call).and_then(|c| c.result.clone());
         let is_result = |m: &&Arc<Message>| m.as_tool_result().is_some_and(|r| r.call == *call);
-        Ok(result.or_else(|| fold.history.iter().rev().find(is_result).cloned()))
+        Ok(result.or_else(|| state.history.iter().rev().find(is_result).cloned()))
     }
 
     /// Returns up to `limit` messages of the session's memory that match `query`, best first.

@@ -21,7 +21,7 @@ use crate::error::{Failure, StepError};
 use crate::event::input::{QueueKind, QueueMode};
 use crate::event::outcome::RunCause;
 use crate::log::entry::LogEntry;
-use crate::log::fold::Tail;
+use crate::log::state::Tail;
 use crate::message::{History, InputId, Message, MessageKind, ResultStatus};
 use crate::model::ThinkingLevel;
 use crate::pattern::context::AgentContext;
@@ -89,13 +89,13 @@ pub struct StepContext<'a> {
 impl StepContext<'_> {
     /// Returns the cause of this run.
     pub fn cause(&self) -> &RunCause {
-        self.session.journal.fold.cause.as_ref().unwrap_or(&RunCause::Continue(None))
+        self.session.journal.state.cause.as_ref().unwrap_or(&RunCause::Continue(None))
     }
 
     /// Returns the user's request that this run works on: the request that started it, or that a
     /// decision or `Continue` resumed. `None` if a late steer started the run.
     pub fn user_request(&self) -> Option<&Arc<Message>> {
-        self.session.journal.fold.request.as_ref()
+        self.session.journal.state.request.as_ref()
     }
 
     /// Returns the session's id.
@@ -117,13 +117,13 @@ impl StepContext<'_> {
     /// Returns every message of the conversation, including compacted and
     /// [removed](StepContext::rewind) ones.
     pub fn history(&self) -> History {
-        self.session.journal.fold.history.clone()
+        self.session.journal.state.history.clone()
     }
 
     /// Iterates over the messages of the [history](StepContext::history) that were not
     /// [removed](StepContext::rewind), including compacted ones.
     pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> {
-        self.session.journal.fold.messages()
+        self.session.journal.state.messages()
     }
 
     /// Returns the host's value of this type.
@@ -150,9 +150,9 @@ impl StepContext<'_> {
             batch::supersede(self.session, ResultStatus::Denied, SUPERSEDED).await?;
             batch::wait_for_running(self.session).await?;
         }
-        let fold = &self.session.journal.fold;
-        match &fold.undelivered {
-            Some(request) if fold.batch.is_none() => {
+        let state = &self.session.journal.state;
+        match &state.undelivered {
+            Some(request) if state.batch.is_none() => {
                 let input = request.input.clone();
                 self.session.journal.stage(LogEntry::Delivered { input });
                 Ok(self.session.journal.apply_ahead().await?)
@@ -261,7 +261,7 @@ impl StepContext<'_> {
 
     /// Returns whether a steer is queued.
     pub fn has_steering(&self) -> bool {
-        self.session.journal.fold.queue.has(QueueKind::Steering)
+        self.session.journal.state.queue.has(QueueKind::Steering)
     }
 
     /// Delivers every queued message in the order of arrival, both steers and follow-ups. The
@@ -274,7 +274,7 @@ impl StepContext<'_> {
 
     /// Returns whether a steer or a follow-up is queued.
     pub fn has_messages(&self) -> bool {
-        self.session.journal.fold.queue.iter().any(|w| w.kind != QueueKind::Request)
+        self.session.journal.state.queue.iter().any(|w| w.kind != QueueKind::Request)
     }
 
     /// Delivers queued follow-ups: all or the first, depending on the agent's follow-up mode.
@@ -316,7 +316,7 @@ impl StepContext<'_> {
     where
         F: Future<Output: Send> + Send,
     {
-        let before = self.session.journal.fold.info.entries;
+        let before = self.session.journal.state.info.entries;
         self.session.receive_all().await?;
         if self.session.is_interrupted(before) {
             return Ok(None);
@@ -339,7 +339,7 @@ impl StepContext<'_> {
     /// Returns the reply at the end of the conversation, or `None` if another message is there.
     /// Hidden calls after the reply are ignored.
     pub fn last_reply(&self) -> Option<Reply> {
-        let message = self.session.journal.fold.context.last()?;
+        let message = self.session.journal.state.context.last()?;
         message.as_assistant()?;
         Some(Reply::of(message.clone()))
     }
@@ -356,11 +356,11 @@ impl StepContext<'_> {
 
     /// Returns the profile of the next request.
     fn profile(&self) -> Profile {
-        let fold = &self.session.journal.fold;
-        if !self.role.follows_history() || !fold.has_removed() {
-            return self.role.profile(&fold.history);
+        let state = &self.session.journal.state;
+        if !self.role.follows_history() || !state.has_removed() {
+            return self.role.profile(&state.history);
         }
-        self.role.profile(&fold.messages().cloned().collect::<Vec<_>>())
+        self.role.profile(&state.messages().cloned().collect::<Vec<_>>())
     }
 
     async fn deliver(
@@ -371,7 +371,7 @@ impl StepContext<'_> {
         self.session.check_batch_closed()?;
         let max = if mode == QueueMode::All { usize::MAX } else { 1 };
         let journal = &mut self.session.journal;
-        let wanted = journal.fold.queue.iter().filter(|w| is_wanted(w.kind));
+        let wanted = journal.state.queue.iter().filter(|w| is_wanted(w.kind));
         let queued: Vec<InputId> = wanted.take(max).map(|w| w.input.clone()).collect();
         let any = !queued.is_empty();
         queued.into_iter().for_each(|input| journal.stage(LogEntry::Delivered { input }));

@@ -58,9 +58,9 @@ impl From<StepError> for Ending {
 /// caller writes it, so that the caller can check for new inputs before the end is emitted.
 pub(crate) async fn stage_end(session: &mut Session, ending: Ending) -> Result<(), MemoryError> {
     close_open_work(session, ending.status).await?;
-    let Some(run) = session.journal.fold.info.run else { return Ok(()) };
+    let Some(run) = session.journal.state.info.run else { return Ok(()) };
     let Ending { status: end, error, model_error, limit, value } = ending;
-    let queue = session.journal.fold.queue.iter();
+    let queue = session.journal.state.queue.iter();
     let returned = queue.filter(|w| end == RunStatus::Aborted && w.kind != QueueKind::Request);
     let handed_back = returned.map(|w| w.input.clone()).collect();
     let time = session.config.environment.now();
@@ -87,7 +87,7 @@ pub(crate) fn emit_unwritten_end(
     if session.journal.is_lost() {
         return Err(InputError::Moved);
     }
-    session.interrupted = session.journal.fold.info.run.is_some();
+    session.interrupted = session.journal.state.info.run.is_some();
     let error = error.to_string().into();
     let outcome = Arc::new(outcome_without_end(session, RunStatus::Error, Some(error)));
     session.journal.emit_transient(AgentEvent::AgentEnd(outcome.clone()));
@@ -100,7 +100,7 @@ pub(crate) fn outcome_without_end(
     end: RunStatus,
     error: Option<Arc<str>>,
 ) -> RunOutcome {
-    let Used { usage, cost, .. } = session.journal.fold.spent;
+    let Used { usage, cost, .. } = session.journal.state.spent;
     RunOutcome {
         end,
         error,
@@ -117,7 +117,7 @@ pub(crate) fn outcome_without_end(
 
 /// Answers callers whose request is queued behind pending actions.
 pub(crate) fn answer_waiting(session: &mut Session) {
-    let pending: Vec<&str> = session.journal.fold.pending().map(|action| &*action.call).collect();
+    let pending: Vec<&str> = session.journal.state.pending().map(|action| &*action.call).collect();
     if pending.is_empty() {
         return;
     }
@@ -156,7 +156,7 @@ async fn close_requests(session: &mut Session, status: RunStatus) -> Result<(), 
     }
     journal.apply_ahead().await?;
     let is_unsent = |id: &MessageId| !in_flight.contains(*id);
-    let reserved = journal.fold.reserved.keys().copied();
+    let reserved = journal.state.reserved.keys().copied();
     let messages: Vec<MessageId> = reserved.filter(is_unsent).collect();
     if !messages.is_empty() {
         journal.stage(LogEntry::NotSent { messages });
@@ -182,9 +182,9 @@ async fn close_batch(session: &mut Session, status: RunStatus) -> Result<(), Mem
 /// Delivers a request that its run did not get to. Left in the queue, it would start the aborted or
 /// failed run again.
 async fn deliver_own_request(session: &mut Session) -> Result<(), MemoryError> {
-    let fold = &session.journal.fold;
-    match &fold.undelivered {
-        Some(request) if fold.batch.is_none() => {
+    let state = &session.journal.state;
+    match &state.undelivered {
+        Some(request) if state.batch.is_none() => {
             let input = request.input.clone();
             session.journal.stage(LogEntry::Delivered { input });
             session.journal.apply_ahead().await

@@ -25,9 +25,9 @@ use crate::error::{InputError, MemoryError};
 use crate::event::hub::Hub;
 use crate::event::{AgentEvent, Parent};
 use crate::log::entry::{LogEntry, StateScope};
-use crate::log::fold::Fold;
 use crate::log::mailbox::InputReceipt;
 use crate::log::memory::Memory;
+use crate::log::state::SessionState;
 use crate::message::{InputId, Message, MessageId, MessageKind};
 use crate::session::input::command::{Ack, Receipt};
 use crate::session::journal::write_behind::{
@@ -59,7 +59,7 @@ pub(crate) struct Journal {
     // The memory is declared first: it is released before the hub closes the event streams.
     write: Option<Write>,
     memory: Arc<dyn Memory>,
-    pub(crate) fold: Fold,
+    pub(crate) state: SessionState,
     /// Used through [`Journal::hub`].
     hub: Hub,
     last_message: u64,
@@ -92,7 +92,7 @@ impl Journal {
         Journal {
             write: None,
             memory,
-            fold: Fold::default(),
+            state: SessionState::default(),
             hub,
             last_message: 0,
             in_snapshot: 0,
@@ -166,7 +166,7 @@ impl Journal {
 
     /// Returns whether entries are applied but not yet written.
     pub(crate) fn is_ahead(&self) -> bool {
-        self.fold.info.entries > self.written
+        self.state.info.entries > self.written
     }
 
     /// Stages an entry for the next append. Do not await between taking an input from a channel and
@@ -188,7 +188,7 @@ impl Journal {
         let is_wanted = |entry: &&LogEntry| is_value(entry, scope, key);
         match self.values.iter().find(is_wanted) {
             Some(LogEntry::State { value, .. }) => Some(value),
-            _ => self.fold.state.get(&(scope, key.into())).map(|value| &**value),
+            _ => self.state.values.get(&(scope, key.into())).map(|value| &**value),
         }
     }
 
@@ -210,7 +210,7 @@ impl Journal {
             if let LogEntry::RunStarted { run, .. } = entry {
                 held.push(Held::Run(*run));
             }
-            self.fold.apply(entry, &mut |event| held.push(Held::Event(event)));
+            self.state.apply(entry, &mut |event| held.push(Held::Event(event)));
         }
         ahead.append(&mut entries);
         self.note_deadline();
@@ -393,7 +393,7 @@ impl Journal {
 
     fn note_deadline(&self) {
         if self.is_of_root() {
-            let next = self.fold.info.next_deadline();
+            let next = self.state.info.next_deadline();
             self.deadline.send_if_modified(|known| std::mem::replace(known, next) != next);
         }
     }
@@ -403,7 +403,7 @@ impl Journal {
             self.hub.set_run(*run);
         }
         let hub = &mut self.hub;
-        self.fold.apply(entry, &mut |event| hub.emit(event));
+        self.state.apply(entry, &mut |event| hub.emit(event));
     }
 
     /// Emits an event without a log entry.
@@ -413,7 +413,7 @@ impl Journal {
 
     /// Returns the id of the next message. An id whose message is never written leaves a gap.
     pub(crate) fn next_message_id(&mut self) -> MessageId {
-        self.last_message = self.last_message.max(self.fold.messages) + 1;
+        self.last_message = self.last_message.max(self.state.messages) + 1;
         MessageId(self.last_message)
     }
 

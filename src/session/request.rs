@@ -24,7 +24,7 @@ use crate::event::input::{Prompt, QueueKind, Urgency};
 use crate::event::{AgentEvent, Role};
 use crate::hooks::RequestInfo;
 use crate::log::entry::LogEntry;
-use crate::log::fold::Tail;
+use crate::log::state::Tail;
 use crate::log::turn::Estimate;
 use crate::message::{Message, MessageId, ResultStatus, StopReason};
 use crate::model::{ChatModel, ChatRequest, OutputSchema, ToolChoice};
@@ -48,7 +48,7 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
     if ask.key.is_some() {
         return Err(StepError::NotDetached);
     }
-    let before = session.journal.fold.info.entries;
+    let before = session.journal.state.info.entries;
     session.receive_all().await?;
     session.check_batch_closed()?;
     session.load_late_tools().await?;
@@ -100,17 +100,17 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
 /// Returns the reply at the end of the conversation. It came before a restart, or before the
 /// pattern was entered again.
 fn existing_reply(session: &Session) -> Result<Reply, StepError> {
-    let fold = &session.journal.fold;
-    let replied = fold.context.last().filter(|_| fold.tail() == Tail::Replied);
+    let state = &session.journal.state;
+    let replied = state.context.last().filter(|_| state.tail() == Tail::Replied);
     replied.cloned().map(Reply::of).ok_or(StepError::NothingToAnswer)
 }
 
 /// Returns the reply to this request if it came before a restart. The digest of the request
 /// decides, because the request has messages of its own that the conversation does not show.
 fn reply_before_restart(session: &mut Session, ask: &Ask) -> Option<Reply> {
-    let fold = &session.journal.fold;
-    let message = fold.context.last().filter(|_| fold.tail() == Tail::Replied)?;
-    let (reply, asked) = fold.asked.as_ref()?;
+    let state = &session.journal.state;
+    let message = state.context.last().filter(|_| state.tail() == Tail::Replied)?;
+    let (reply, asked) = state.asked.as_ref()?;
     if *reply != message.id || session.reply.returned == Some(message.id) {
         return None;
     }
@@ -124,7 +124,7 @@ fn reply_before_restart(session: &mut Session, ask: &Ask) -> Option<Reply> {
 /// Returns the reply whose results asked for the end of this run before a restart. The pattern then
 /// ends the run as it would have done.
 fn terminated_before_restart(session: &mut Session, ask: &Ask) -> Option<Reply> {
-    let message = session.journal.fold.terminated.as_ref().filter(|_| !ask.detached)?;
+    let message = session.journal.state.terminated.as_ref().filter(|_| !ask.detached)?;
     if session.reply.returned == Some(message.id) {
         return None;
     }
@@ -142,13 +142,13 @@ pub(crate) async fn build(session: &mut Session, ask: &Ask) -> Result<ChatReques
     let hooks = session.config.hooks.and(&ask.profile.hooks);
     let mut messages = match &ask.messages {
         Some(given) => Arc::new(given.iter().map(unsaved).collect()),
-        None if hooks.is_empty() => session.journal.fold.context.clone(),
+        None if hooks.is_empty() => session.journal.state.context.clone(),
         None => {
             let cx = session.hook_context();
-            let conversation = session.journal.fold.conversation();
+            let conversation = session.journal.state.conversation();
             match session.wait_for(hooks.transform(&cx, conversation)).await? {
                 Some(changed) => Arc::new(changed),
-                None => session.journal.fold.context.clone(),
+                None => session.journal.state.context.clone(),
             }
         }
     };
@@ -158,15 +158,15 @@ pub(crate) async fn build(session: &mut Session, ask: &Ask) -> Result<ChatReques
     let messages = cut_replies::with_notes(messages);
     let tools = offered_tools(session, ask, &messages);
     let Session { journal, config, id, .. } = session;
-    let fold = &journal.fold;
+    let state = &journal.state;
     let own_output = || {
         if ask.detached {
             None
         } else {
-            output_schema(fold.output.as_ref(), config.output.as_ref())
+            output_schema(state.output.as_ref(), config.output.as_ref())
         }
     };
-    let summary = fold.active_summary().filter(|_| ask.messages.is_none());
+    let summary = state.active_summary().filter(|_| ask.messages.is_none());
     Ok(ChatRequest {
         system: system_prompt(ask, &config.system),
         messages,
@@ -179,7 +179,7 @@ pub(crate) async fn build(session: &mut Session, ask: &Ask) -> Result<ChatReques
         stop: ask.stop.clone(),
         session: id.clone(),
         compacted: summary.map(|summary| summary.compaction.message.id),
-        trace: fold.run_trace(id),
+        trace: state.run_trace(id),
     })
 }
 
@@ -221,7 +221,7 @@ fn offered_tools(session: &Session, ask: &Ask, messages: &[Arc<Message>]) -> Arc
     if hooks.is_empty() && ask.profile.tools.is_none() {
         return all.clone();
     }
-    let turn = &session.journal.fold.turn;
+    let turn = &session.journal.state.turn;
     let request = RequestInfo { turn: turn.number + u32::from(!turn.open), messages };
     let cx = session.hook_context();
     let is_named =

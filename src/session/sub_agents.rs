@@ -39,7 +39,7 @@ impl Shares {
     /// Divides the rest of the budgets among the calls for sub-agents that have not started.
     pub(crate) fn of(session: &Session) -> Self {
         let is_new = |c: &&Call| matches!(c.phase, Phase::Fresh | Phase::Decided { .. });
-        let calls = session.journal.fold.calls().iter().filter(is_new);
+        let calls = session.journal.state.calls().iter().filter(is_new);
         let count = calls.filter(|c| session.config.children.contains_key(&c.call.name)).count();
         Shares { left: budget::left(session), count: count as u32 }
     }
@@ -56,9 +56,9 @@ impl Shares {
 /// Returns the entry for the start of a sub-agent for this call. The name of its session is unique,
 /// because the number of a message is never reused.
 pub(crate) fn start_entry(session: &Session, call: &CallId, share: Budget) -> LogEntry {
-    let batch = session.journal.fold.batch.as_ref();
+    let batch = session.journal.state.batch.as_ref();
     let message = batch.map(|batch| batch.message.id.0).unwrap_or_default();
-    let calls = session.journal.fold.calls().iter();
+    let calls = session.journal.state.calls().iter();
     let index = calls.take_while(|c| c.call.id != *call).count() + 1;
     let name = format!("{}/m{message}.{index}", session.id).into();
     LogEntry::ChildStarted { call: call.clone(), session: name, share }
@@ -67,7 +67,7 @@ pub(crate) fn start_entry(session: &Session, call: &CallId, share: Budget) -> Lo
 /// Lets the sub-agent of a call work, if there is something to do: it was not examined since this
 /// process opened the session, or a decision for it has come.
 pub(crate) async fn resume(session: &mut Session, call: &CallId) -> Result<(), MemoryError> {
-    let Some(found) = session.journal.fold.call(call) else { return Ok(()) };
+    let Some(found) = session.journal.state.call(call) else { return Ok(()) };
     let Some(child) = &found.child else { return Ok(()) };
     if let Some(working) = session.children.working.get_mut(call) {
         for decision in child.decided.iter().skip(working.decisions) {
@@ -94,7 +94,7 @@ pub(crate) async fn stop_waiting(
     status: ResultStatus,
     why: &str,
 ) -> Result<(), MemoryError> {
-    let waiting = session.journal.fold.children().filter(|(_, child)| may_stop(child));
+    let waiting = session.journal.state.children().filter(|(_, child)| may_stop(child));
     let waiting = waiting.map(|(call, _)| call.call.id.clone());
     let is_idle = |call: &CallId| !session.children.working.contains_key(call);
     let waiting: Vec<CallId> = waiting.filter(is_idle).collect();
@@ -112,7 +112,7 @@ fn work(session: &mut Session, call: &CallId, stopped: Option<Stopped>) {
     let cx = session.hook_context();
     let Session { journal, children, config, id, tree, cancel, extensions, executor, .. } = session;
     let subscribers = journal.hub().tree_subscribers();
-    let Some(found) = journal.fold.call(call) else { return };
+    let Some(found) = journal.state.call(call) else { return };
     let (Some(child), Phase::Started { arguments }) = (&found.child, &found.phase) else { return };
     let (agent, spec) =
         (config.children.get(&found.call.name), executor.tools.spec(&found.call.name));
@@ -131,7 +131,7 @@ fn work(session: &mut Session, call: &CallId, stopped: Option<Stopped>) {
     let mut parent = Parent::new(id.clone(), call.clone());
     parent.root = Some(root.unwrap_or_else(|| id.clone()));
     let depth = tree.depth.unwrap_or(config.limits.depth).saturating_sub(1);
-    let trace = journal.fold.run_trace(id).map(|trace| trace.call(id, call));
+    let trace = journal.state.run_trace(id).map(|trace| trace.call(id, call));
     let opening = Opening {
         session: child.session.clone(),
         parent,
@@ -139,7 +139,7 @@ fn work(session: &mut Session, call: &CallId, stopped: Option<Stopped>) {
             store: tree.store.clone(),
             share: Some(child.share),
             shared_budget: tree.shared_budget.clone(),
-            mean_output: journal.fold.mean_output().or(tree.mean_output),
+            mean_output: journal.state.mean_output().or(tree.mean_output),
             depth: Some(depth),
             cancel: cancel.clone(),
             orphaned: Some(CancellationToken::new()),
@@ -192,7 +192,7 @@ pub(crate) fn handle(
         }
         ChildReport::Idle(actions, recorded) => {
             children.working.remove(&call);
-            let child = journal.fold.call(&call).and_then(|found| found.child.as_deref());
+            let child = journal.state.call(&call).and_then(|found| found.child.as_deref());
             let Some(child) = child.filter(|child| child.decided.len() == recorded) else {
                 return Ok(()); // a decision has come in the meantime: it works on
             };
@@ -201,7 +201,7 @@ pub(crate) fn handle(
             let actions: Vec<Arc<ExternalAction>> = actions;
             children.idle.insert(call.clone());
             let is_known = |action: &Arc<ExternalAction>| {
-                journal.fold.pending().any(|known| known.call == action.call)
+                journal.state.pending().any(|known| known.call == action.call)
             };
             if has_decisions || listed != actions.len() || !actions.iter().all(is_known) {
                 journal.stage(LogEntry::ChildAwaits { call, actions, time, idle: true });
@@ -229,12 +229,12 @@ fn shown(
     call: &CallId,
     actions: Vec<Arc<ExternalAction>>,
 ) -> Vec<Arc<ExternalAction>> {
-    let child = journal.fold.call(call).and_then(|found| found.child.as_deref());
+    let child = journal.state.call(call).and_then(|found| found.child.as_deref());
     let named = actions.iter().map(|action| named(journal, call, action));
     named.filter(|action| child.is_some_and(|child| !child.knows(call, &action.call))).collect()
 }
 
 fn named(journal: &Journal, call: &CallId, action: &ExternalAction) -> Arc<ExternalAction> {
-    let agent = journal.fold.call(call).map(|found| found.call.name.clone()).unwrap_or_default();
+    let agent = journal.state.call(call).map(|found| found.call.name.clone()).unwrap_or_default();
     Arc::new(action.of_child(call, &agent))
 }

@@ -26,8 +26,8 @@ use crate::event::Envelope;
 use crate::event::input::InputEvent;
 use crate::log::check_log;
 use crate::log::entry::LogEntry;
-use crate::log::fold::Fold;
 use crate::log::memory::InMemory;
+use crate::log::state::SessionState;
 use crate::session::handle::AgentHandle;
 use crate::tool::Tool;
 use checks::{RecordedCalls, check_calls, check_effects, check_numbers};
@@ -268,7 +268,8 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         let log = InMemory::from_entries(logged.to_vec());
         let first_effect = self.effects();
         // Every second session is opened from a snapshot.
-        let snapshot = logged.len().is_multiple_of(2).then(|| Fold::snapshot_of(logged)).flatten();
+        let snapshot =
+            logged.len().is_multiple_of(2).then(|| SessionState::snapshot_of(logged)).flatten();
         let effects = self.scenario.effects.clone();
         let queue = InputQueue::new(log.clone(), inputs, snapshot, effects);
         let cx = RunContext::new().session("s").memory(queue.clone());

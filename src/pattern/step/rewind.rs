@@ -10,7 +10,7 @@ impl StepContext<'_> {
     /// [`rewind`](StepContext::rewind). Returns `m0`, which no message has, if the conversation is
     /// empty.
     pub fn checkpoint(&self) -> MessageId {
-        let last = self.session.journal.fold.messages().next_back();
+        let last = self.session.journal.state.messages().next_back();
         last.map(|message| message.id).unwrap_or_default()
     }
 
@@ -76,9 +76,9 @@ impl StepContext<'_> {
     pub async fn rewind(&mut self, to: MessageId) -> Result<(), StepError> {
         self.session.receive_all().await?;
         self.session.check_batch_closed()?;
-        let fold = &self.session.journal.fold;
-        let point = fold.rewind_point(to).map_err(|why| StepError::Rewind { to, why })?;
-        if fold.removed_after(point).next().is_none() {
+        let state = &self.session.journal.state;
+        let point = state.rewind_point(to).map_err(|why| StepError::Rewind { to, why })?;
+        if state.removed_after(point).next().is_none() {
             return Ok(());
         }
         Ok(self.session.journal.commit(LogEntry::Rewound { to }).await?)

@@ -41,8 +41,8 @@ pub(crate) async fn run(
     session: &mut Session,
     only: Option<&CallId>,
 ) -> Result<BatchOutcome, StepError> {
-    if session.journal.fold.batch.is_none() {
-        return Ok(match &session.journal.fold.terminated {
+    if session.journal.state.batch.is_none() {
+        return Ok(match &session.journal.state.terminated {
             Some(_) => BatchOutcome::Terminated,
             None => BatchOutcome::NoCalls,
         });
@@ -50,7 +50,7 @@ pub(crate) async fn run(
     session.receive_all().await?;
     let before = pending_calls(session);
     let is_made_by_pattern = made_calls(session).is_some();
-    while session.journal.fold.batch.is_some() {
+    while session.journal.state.batch.is_some() {
         prepare(session).await?;
         if steer_skips(session) {
             supersede(session, ResultStatus::Skipped, STEERED).await?;
@@ -63,10 +63,10 @@ pub(crate) async fn run(
         }
         next_event(session).await?;
     }
-    if session.journal.fold.batch.is_some() && only.is_none() {
+    if session.journal.state.batch.is_some() && only.is_none() {
         request_approval(session).await?;
     }
-    if session.journal.fold.batch.is_some() {
+    if session.journal.state.batch.is_some() {
         announce(session, &before).await?;
         return Ok(BatchOutcome::AwaitsUser);
     }
@@ -74,7 +74,7 @@ pub(crate) async fn run(
     if is_made_by_pattern {
         return Ok(BatchOutcome::Closed); // the pattern decides what follows
     }
-    let history = session.journal.fold.history.iter().rev();
+    let history = session.journal.state.history.iter().rev();
     let mut results = history.map_while(|m| m.as_tool_result());
     let all_terminate = results.all(|result| result.terminate);
     Ok(if all_terminate { BatchOutcome::Terminated } else { BatchOutcome::Closed })
@@ -82,11 +82,11 @@ pub(crate) async fn run(
 
 /// Returns the record of the open batch's calls if the pattern made them.
 fn made_calls(session: &Session) -> Option<&MadeCalls> {
-    session.journal.fold.batch.as_ref()?.made.as_ref()
+    session.journal.state.batch.as_ref()?.made.as_ref()
 }
 
 fn pending_calls(session: &Session) -> Vec<CallId> {
-    session.journal.fold.pending().map(|action| action.call.clone()).collect()
+    session.journal.state.pending().map(|action| action.call.clone()).collect()
 }
 
 /// Calls the hooks for the actions that were not pending `before`.
@@ -95,7 +95,7 @@ pub(crate) async fn announce(session: &mut Session, before: &[CallId]) -> Result
     if hooks.is_empty() {
         return Ok(());
     }
-    let pending = session.journal.fold.pending().filter(|action| !before.contains(&action.call));
+    let pending = session.journal.state.pending().filter(|action| !before.contains(&action.call));
     let actions = pending.cloned().collect();
     Ok(session.wait_for(hooks.on_actions(session.hook_context(), actions)).await?)
 }
@@ -111,7 +111,7 @@ pub(crate) fn cancel(session: &mut Session, all: bool, why: &str) {
     executor.cancel(all, why);
     let tools = &executor.tools;
     let is_interruptible = |call: &CallId| {
-        let name = journal.fold.call(call).map(|c| &c.call.name);
+        let name = journal.state.call(call).map(|c| &c.call.name);
         name.and_then(|name| tools.spec(name)).is_none_or(|spec| spec.interruptible)
     };
     let why = format!("Aborted, since {why}.");
@@ -197,24 +197,24 @@ pub(crate) async fn finish_unstarted(
 /// Returns whether a queued steer skips calls that have not started. If messages are held while
 /// calls await a decision, a steer that came after the question skips nothing.
 fn steer_skips(session: &Session) -> bool {
-    let fold = &session.journal.fold;
-    let holds = session.config.while_awaiting == WhileAwaiting::Hold && fold.has_asked();
-    let is_held = |w: &QueuedMessage| holds && fold.is_after_question(w);
+    let state = &session.journal.state;
+    let holds = session.config.while_awaiting == WhileAwaiting::Hold && state.has_asked();
+    let is_held = |w: &QueuedMessage| holds && state.is_after_question(w);
     // A pattern that makes a call knows of the steers that were queued before.
     let is_known = |w: &QueuedMessage| made_calls(session).is_some_and(|made| w.at < made.at);
-    let mut steers = fold.queue.of(QueueKind::Steering);
+    let mut steers = state.queue.of(QueueKind::Steering);
     steers.any(|w| w.urgency >= Urgency::SkipPending && !is_held(w) && !is_known(w))
 }
 
 /// Decides for each call that has not started, in source order, whether it may run, needs approval,
 /// or has its result.
 async fn prepare(session: &mut Session) -> Result<(), StepError> {
-    let fold = &session.journal.fold;
-    let is_cut = fold.batch.as_ref().is_some_and(|batch| batch.is_cut());
-    let calls = fold.calls().iter().filter(|c| needs_preparation(&session.executor, c));
+    let state = &session.journal.state;
+    let is_cut = state.batch.as_ref().is_some_and(|batch| batch.is_cut());
+    let calls = state.calls().iter().filter(|c| needs_preparation(&session.executor, c));
     let ids: Vec<CallId> = calls.map(|c| c.call.id.clone()).collect();
     for id in ids {
-        let Some(call) = session.journal.fold.call(&id) else { continue };
+        let Some(call) = session.journal.state.call(&id) else { continue };
         let name = call.call.name.clone();
         let prepared = match call.phase.clone() {
             Phase::Fresh if steer_skips(session) => continue,
@@ -318,7 +318,7 @@ fn validate(
     let spec = tools.entry(name)?.spec.clone();
     let offered = match made_calls(session) {
         Some(_) => &None,
-        None => &session.journal.fold.offered,
+        None => &session.journal.state.offered,
     };
     if offered.as_ref().is_some_and(|names| names.iter().all(|offered| **offered != *name)) {
         return Err(format!("The tool `{name}` is not offered now."));
@@ -376,7 +376,7 @@ async fn start_ready(session: &mut Session, only: Option<&CallId>) -> Result<boo
     let Session { executor, journal, config, children, .. } = session;
     let is_sequential =
         |c: &Call| executor.tools.spec(&c.call.name).is_some_and(|spec| spec.sequential);
-    let calls = journal.fold.calls();
+    let calls = journal.state.calls();
     let max = if calls.iter().any(is_sequential) { 1 } else { config.limits.parallel_calls };
     let running = executor.running_calls() + children.working();
     let free = max.saturating_sub(running);
@@ -428,7 +428,7 @@ async fn start_ready(session: &mut Session, only: Option<&CallId>) -> Result<boo
 async fn request_approval(session: &mut Session) -> Result<(), StepError> {
     let Session { executor, journal, config, .. } = session;
     let time = config.environment.now();
-    let calls = journal.fold.calls().iter().map(|c| (c.call.id.clone(), c.call.name.clone()));
+    let calls = journal.state.calls().iter().map(|c| (c.call.id.clone(), c.call.name.clone()));
     for (call, name) in calls.collect::<Vec<_>>() {
         if let Some(Ready { arguments, options, .. }) = executor.ready.remove(&call) {
             let definition = executor.tools.spec(&name).and_then(|spec| spec.definition.clone());

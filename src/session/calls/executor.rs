@@ -89,10 +89,10 @@ impl Executor {
         cx: HookContext,
         limits: &Limits,
     ) {
-        let Some(call) = journal.fold.call(&info.call) else { return };
+        let Some(call) = journal.state.call(&info.call) else { return };
         let Some(tool) = self.tools.tool(&info.tool.name).cloned() else { return };
         let reports = self.reports();
-        let trace = journal.fold.run_trace(&cx.session_id);
+        let trace = journal.state.run_trace(&cx.session_id);
         let tool_cx = ToolContext {
             session: cx.session_id.clone(),
             created: cx.session_created,
@@ -178,7 +178,7 @@ impl Executor {
 
     /// Stages the pending action of a tool that suspended.
     fn suspend(&self, journal: &mut Journal, call: CallId, request: ActionRequest, time: u64) {
-        let Some(open) = journal.fold.call(&call) else { return };
+        let Some(open) = journal.state.call(&call) else { return };
         let Phase::Started { arguments } = &open.phase else { return };
         let name = open.call.name.clone();
         let arguments = arguments.clone();
@@ -198,7 +198,7 @@ impl Executor {
         let is_open = |c: &&Call| {
             c.result.is_none() && c.child.is_none() && !self.running.contains_key(&c.call.id)
         };
-        let open = journal.fold.calls().iter().filter(is_open);
+        let open = journal.state.calls().iter().filter(is_open);
         let open: Vec<_> =
             open.map(|c| (c.call.id.clone(), matches!(c.phase, Phase::Started { .. }))).collect();
         for (id, has_started) in open {
@@ -260,7 +260,7 @@ pub(crate) fn finish(
     status: ResultStatus,
     output: ToolOutput,
 ) {
-    let Some(open) = journal.fold.call(call) else { return };
+    let Some(open) = journal.state.call(call) else { return };
     let name = open.call.name.clone();
     let ToolOutput { content, details, terminate } = output;
     let content = shortened(content, limits.tool_result_bytes);

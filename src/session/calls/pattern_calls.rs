@@ -122,7 +122,7 @@ pub(crate) async fn run(
             continue;
         }
         let taken: Vec<CallId> = new.iter().map(|call: &ToolCall| call.id.clone()).collect();
-        let id = session.journal.fold.unique_call_id(&name, &taken);
+        let id = session.journal.state.unique_call_id(&name, &taken);
         keys.extend(key.map(|key| (id.clone(), key)));
         results.push(Ok(id.clone()));
         hidden |= is_hidden;
@@ -135,7 +135,7 @@ pub(crate) async fn run(
             return Ok(None);
         }
     }
-    let history = &session.journal.fold.history;
+    let history = &session.journal.state.history;
     let result = |call: Result<CallId, Arc<Message>>| match call {
         Ok(id) => {
             let mut results = history.iter().rev().filter_map(|m| m.as_tool_result());
@@ -161,7 +161,7 @@ pub(crate) async fn ask_user(
     let name: Arc<str> = ASK_USER.into();
     let request = question.action_request();
     let arguments = Arc::new(request.data.clone());
-    let call = session.journal.fold.unique_call_id(&name, &[]);
+    let call = session.journal.state.unique_call_id(&name, &[]);
     let message =
         message(session, vec![ToolCall::new(call.clone(), name.clone(), arguments.to_string())]);
     let time = session.config.environment.now();
@@ -183,7 +183,7 @@ fn recorded<'a>(
     tool: &str,
 ) -> Result<Option<&'a KeyedResult>, StepError> {
     let Some(key) = key else { return Ok(None) };
-    let recorded = session.journal.fold.keyed_results.get(key);
+    let recorded = session.journal.state.keyed_results.get(key);
     match recorded.and_then(|recorded| recorded.result.as_tool_result()) {
         Some(result) if *result.name != *tool => Err(taken(key.clone(), &result.name)),
         _ => Ok(recorded),

@@ -26,7 +26,7 @@ pub(crate) fn check(
     result: ActionResult,
     received: u64,
 ) -> Result<LogEntry, InputError> {
-    let action = journal.fold.pending().find(|action| action.call == result.call);
+    let action = journal.state.pending().find(|action| action.call == result.call);
     let Some(action) = action.filter(|_| !is_over(journal, config)) else {
         return Err(InputError::NotPending(result.call));
     };
@@ -39,7 +39,7 @@ pub(crate) fn check(
         check_terms(action, &result, received)?;
     }
     let decision = Arc::new(check_for(config, tools, &action.path, action, &result.decision)?);
-    let input = result.id.unwrap_or_else(|| journal.fold.make_input_id());
+    let input = result.id.unwrap_or_else(|| journal.state.make_input_id());
     let time = config.environment.now();
     let ActionResult { call, by, source, .. } = result;
     let (name, digest) = (action.name.clone(), action.digest.clone());
@@ -62,7 +62,7 @@ pub(crate) fn check(
 /// earlier message.
 fn is_over(journal: &Journal, config: &Config) -> bool {
     let supersedes = config.while_awaiting == WhileAwaiting::Supersede;
-    journal.fold.abort_requested || supersedes && journal.fold.run_supersedes()
+    journal.state.abort_requested || supersedes && journal.state.run_supersedes()
 }
 
 /// Checks a decision against the terms of the action.
@@ -123,8 +123,8 @@ pub(crate) async fn take_defaults(
     journal.flush().await?; // ids of inputs are made from what is in the log
     let mut is_any = false;
     loop {
-        let fold = &journal.fold;
-        let action = fold.pending().find(|action| action.terms.is_overdue(now));
+        let state = &journal.state;
+        let action = state.pending().find(|action| action.terms.is_overdue(now));
         let Some(action) = action.filter(|_| !is_over(journal, config)) else {
             return Ok(is_any);
         };
@@ -134,7 +134,7 @@ pub(crate) async fn take_defaults(
             "its deadline has passed"
         );
         let entry = LogEntry::Decided {
-            input: fold.make_input_id(),
+            input: state.make_input_id(),
             call: action.call.clone(),
             name: Some(action.name.clone()),
             digest: Some(action.digest.clone()),

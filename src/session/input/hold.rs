@@ -26,12 +26,12 @@ pub(crate) async fn hold_if_lost(
 }
 
 async fn check(session: &mut Session, continues: bool) -> Result<(), MemoryError> {
-    let fold = &session.journal.fold;
+    let state = &session.journal.state;
     let is_root = session.journal.parent().is_none();
-    let Some(owners) = fold.info.owners.lost_too_often(continues).filter(|_| is_root) else {
+    let Some(owners) = state.info.owners.lost_too_often(continues).filter(|_| is_root) else {
         return Ok(());
     };
-    let (has_work, has_run) = (fold.info.has_work(), fold.info.run.is_some());
+    let (has_work, has_run) = (state.info.has_work(), state.info.run.is_some());
     let unread = unread(session).await?;
     if !has_work && unread == 0 || has_run && has_live_sub_agents(session).await? {
         return Ok(());
@@ -43,7 +43,7 @@ async fn check(session: &mut Session, continues: bool) -> Result<(), MemoryError
 
 /// Leaves held inputs in the mailbox, except for decisions by a person.
 pub(crate) async fn guard_mailbox(session: &mut Session, inbox: &mut Inbox) {
-    let held = session.journal.fold.info.held.filter(|held| held.unread > 0);
+    let held = session.journal.state.info.held.filter(|held| held.unread > 0);
     let unread = inbox.hold_mail(held.map(|held| held.unread));
     if let Some(held) = held.filter(|held| unread > held.unread) {
         // The next opening repeats it.
@@ -53,16 +53,16 @@ pub(crate) async fn guard_mailbox(session: &mut Session, inbox: &mut Inbox) {
 
 /// Notes that an idle owner takes an input from the mailbox, which may kill it.
 pub(crate) async fn note_mail(session: &mut Session) {
-    let fold = &session.journal.fold;
-    if fold.info.run.is_none() && !fold.info.owners.takes_mail() {
+    let state = &session.journal.state;
+    if state.info.run.is_none() && !state.info.owners.takes_mail() {
         let _ = note(session, OwnerNote::TakesMail).await; // the write of the input fails as well
     }
 }
 
 /// Notes that the owner leaves in order, if the next one would otherwise count it as lost.
 pub(crate) async fn note_left(session: &mut Session) {
-    let fold = &session.journal.fold;
-    if fold.info.owners.would_lose(fold.info.has_work()) {
+    let state = &session.journal.state;
+    if state.info.owners.would_lose(state.info.has_work()) {
         let _ = note(session, OwnerNote::Left).await; // otherwise it counts as lost
     }
 }
@@ -71,11 +71,11 @@ pub(crate) async fn note_left(session: &mut Session) {
 /// handles an interrupted run. After a failure the work stays held.
 pub(crate) async fn drop_held(session: &mut Session, inbox: &mut Inbox) -> Result<(), MemoryError> {
     let journal = &mut session.journal;
-    inbox.refuse_waiting(|input| journal.fold.has_seen(input)).await?;
-    if journal.fold.info.run.is_some() {
+    inbox.refuse_waiting(|input| journal.state.has_seen(input)).await?;
+    if journal.state.info.run.is_some() {
         return Ok(());
     }
-    let requests = journal.fold.queue.of(QueueKind::Request);
+    let requests = journal.state.queue.of(QueueKind::Request);
     let inputs: Vec<_> = requests.map(|request| request.input.clone()).collect();
     if !inputs.is_empty() {
         journal.stage(LogEntry::Withdrawn { inputs });
@@ -99,7 +99,7 @@ async fn unread(session: &mut Session) -> Result<u64, MemoryError> {
 /// Returns whether sub-agents work for the open batch, and none of them is the cause of the lost
 /// owners. The progress of sub-agents is in their own logs.
 async fn has_live_sub_agents(session: &mut Session) -> Result<bool, MemoryError> {
-    let children = session.journal.fold.children();
+    let children = session.journal.state.children();
     let children: Vec<Arc<str>> = children.map(|(_, child)| child.session.clone()).collect();
     match session.tree.store.clone().filter(|_| !children.is_empty()) {
         Some(store) => Ok(!any_lost(&*store, children).await?),

@@ -74,7 +74,7 @@ impl CompactionRequest {
         if let Some(input) = self.id.clone() {
             journal.stage(LogEntry::Handled { input });
         }
-        let id = self.id.unwrap_or_else(|| journal.fold.make_input_id());
+        let id = self.id.unwrap_or_else(|| journal.state.make_input_id());
         journal.acknowledge(self.ack, Receipt { compacted: done, ..Receipt::new(id) });
     }
 }
@@ -109,7 +109,7 @@ impl Intake {
     ) -> Accepted {
         let client_id = input.client_id();
         let Input { event, id, ack, caller, received } = input;
-        if let Some(id) = id.as_ref().filter(|id| journal.fold.has_seen(id)) {
+        if let Some(id) = id.as_ref().filter(|id| journal.state.has_seen(id)) {
             journal.acknowledge(ack, Receipt::new(id.clone()));
             return Accepted::Other;
         }
@@ -117,7 +117,7 @@ impl Intake {
             InputEvent::UserRequest(prompt) => self.request(prompt, caller, journal),
             InputEvent::Steer(prompt) => {
                 let urgency = prompt.urgency.unwrap_or(config.urgency);
-                let is_new = !prompt.id.as_ref().is_some_and(|id| journal.fold.has_seen(id));
+                let is_new = !prompt.id.as_ref().is_some_and(|id| journal.state.has_seen(id));
                 let accepted = if is_new { Accepted::Steer(urgency) } else { Accepted::Other };
                 queue(journal, prompt, QueueKind::Steering, urgency).map(|r| (r, accepted))
             }
@@ -163,7 +163,7 @@ impl Intake {
         caller: Option<Caller>,
         journal: &mut Journal,
     ) -> Result<(Receipt, Accepted), InputError> {
-        if let Some(id) = prompt.id.as_ref().filter(|id| journal.fold.has_seen(id)) {
+        if let Some(id) = prompt.id.as_ref().filter(|id| journal.state.has_seen(id)) {
             return match caller {
                 Some(_) => Err(InputError::Known(id.clone())),
                 None => Ok((Receipt::new(id.clone()), Accepted::Other)),
@@ -204,7 +204,7 @@ impl Intake {
 
     /// Removes the requests that a reset has dropped, and returns their callers.
     pub(crate) fn take_dropped(&mut self, journal: &Journal) -> Vec<Caller> {
-        let is_dropped = |input: &InputId| journal.fold.waiting().all(|w| w.input != *input);
+        let is_dropped = |input: &InputId| journal.state.waiting().all(|w| w.input != *input);
         let dropped = self.requests.extract_if(|input, _| is_dropped(input));
         dropped.filter_map(|(_, request)| request.caller).collect()
     }
@@ -216,7 +216,7 @@ pub(crate) fn late_abort(
     run: RunId,
     id: Option<InputId>,
 ) -> Result<(Receipt, Accepted), InputError> {
-    match id.filter(|id| journal.fold.has_seen(id)) {
+    match id.filter(|id| journal.state.has_seen(id)) {
         Some(id) => Ok((Receipt::new(id), Accepted::Other)),
         None => Err(InputError::NothingToAbort(run)),
     }
@@ -229,9 +229,9 @@ pub(crate) fn queue(
     kind: QueueKind,
     urgency: Urgency,
 ) -> Result<Receipt, InputError> {
-    let input = prompt.id.unwrap_or_else(|| journal.fold.make_input_id());
+    let input = prompt.id.unwrap_or_else(|| journal.state.make_input_id());
     let receipt = Receipt::new(input.clone());
-    if journal.fold.has_seen(&input) {
+    if journal.state.has_seen(&input) {
         return Ok(receipt);
     }
     check_room(journal, kind)?;
@@ -247,7 +247,7 @@ pub(crate) fn queue(
 
 /// Fails if the queue for this kind of message is full.
 fn check_room(journal: &Journal, kind: QueueKind) -> Result<(), InputError> {
-    let queue = &journal.fold.queue;
+    let queue = &journal.state.queue;
     if kind == QueueKind::Request {
         return match queue.of(kind).count() {
             MAX_QUEUED_REQUESTS.. => Err(InputError::Full(MAX_QUEUED_REQUESTS)),
@@ -267,7 +267,7 @@ fn check_room(journal: &Journal, kind: QueueKind) -> Result<(), InputError> {
 
 /// Stages the withdrawal of all steers and follow-ups.
 fn clear_queues(journal: &mut Journal, id: Option<InputId>) -> Receipt {
-    let messages = journal.fold.queue.iter().filter(|w| w.kind != QueueKind::Request);
+    let messages = journal.state.queue.iter().filter(|w| w.kind != QueueKind::Request);
     let (inputs, withdrawn): (Vec<InputId>, Vec<String>) =
         messages.map(|w| (w.input.clone(), w.message.text())).unzip();
     if !inputs.is_empty() {
@@ -276,7 +276,7 @@ fn clear_queues(journal: &mut Journal, id: Option<InputId>) -> Receipt {
     if let Some(input) = id.clone() {
         journal.stage(LogEntry::Handled { input });
     }
-    Receipt { withdrawn, ..Receipt::new(id.unwrap_or_else(|| journal.fold.make_input_id())) }
+    Receipt { withdrawn, ..Receipt::new(id.unwrap_or_else(|| journal.state.make_input_id())) }
 }
 
 /// Checks a decision and stages it.
@@ -287,9 +287,9 @@ fn resolve(
     result: ActionResult,
     received: Option<u64>,
 ) -> Result<(Receipt, Accepted), InputError> {
-    let input = result.id.clone().unwrap_or_else(|| journal.fold.make_input_id());
+    let input = result.id.clone().unwrap_or_else(|| journal.state.make_input_id());
     let receipt = Receipt::new(input.clone());
-    if journal.fold.has_seen(&input) {
+    if journal.state.has_seen(&input) {
         return Ok((receipt, Accepted::Other));
     }
     let received = received.unwrap_or_else(|| config.environment.now());

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Journal;
 use crate::error::MemoryError;
 use crate::log::entry::LogEntry;
-use crate::log::fold::{Fold, Restored};
+use crate::log::state::{Restored, SessionState};
 use crate::message::RunId;
 use crate::principal::Principal;
 use crate::session::journal::write_behind::Ahead;
@@ -34,7 +34,7 @@ impl Journal {
             // The log is shorter than the snapshot says: an error of the store.
             tracing::warn!(session = &**self.session(), "the snapshot of a session is wrong");
             self.hub.continue_from(0, RunId::default());
-            (self.fold, self.in_snapshot, self.is_lost) = (Fold::default(), 0, false);
+            (self.state, self.in_snapshot, self.is_lost) = (SessionState::default(), 0, false);
             return self.take_ownership(settings, owner, time).await;
         }
         opened
@@ -47,23 +47,23 @@ impl Journal {
         owner: Option<Principal>,
         time: u64,
     ) -> Result<(), MemoryError> {
-        for entry in without_panic(self.memory.load(self.fold.info.entries)).await? {
+        for entry in without_panic(self.memory.load(self.state.info.entries)).await? {
             if let LogEntry::RunStarted { run, .. } = &entry {
                 self.hub.set_run(*run);
             }
             let hub = &mut self.hub;
-            self.fold.apply(&entry, &mut |_| hub.skip_seq());
+            self.state.apply(&entry, &mut |_| hub.skip_seq());
         }
-        self.written = self.fold.info.entries;
-        let root = self.fold.info.sub_agent_of.as_ref().and_then(|parent| parent.root.clone());
+        self.written = self.state.info.entries;
+        let root = self.state.info.sub_agent_of.as_ref().and_then(|parent| parent.root.clone());
         if let (Some(root), None) = (root, self.hub.parent()) {
             let session = self.hub.session().clone();
             return Err(MemoryError::SubAgent { session, root });
         }
-        let (epoch, parent) = (self.fold.epoch + 1, self.hub.parent().cloned());
-        let owner = owner.filter(|_| self.fold.epoch == 0);
+        let (epoch, parent) = (self.state.epoch + 1, self.hub.parent().cloned());
+        let owner = owner.filter(|_| self.state.epoch == 0);
         self.stage(LogEntry::Opened { epoch, time, parent, owner });
-        let old = self.fold.info.settings.as_deref().unwrap_or(&Value::Null);
+        let old = self.state.info.settings.as_deref().unwrap_or(&Value::Null);
         if let Some(settings) = settings.filter(|new| **new != *old) {
             self.stage(LogEntry::Settings { settings });
         }
@@ -75,13 +75,13 @@ impl Journal {
         let Some(snapshots) = self.memory.snapshots() else { return };
         match without_panic(snapshots.latest()).await {
             Ok(Some(snapshot)) => {
-                let Some(Restored { fold, seq, run }) = Fold::restore(&snapshot) else {
+                let Some(Restored { state, seq, run }) = SessionState::restore(&snapshot) else {
                     let session = &**self.session();
                     tracing::info!(session, "a snapshot of another version is ignored");
                     return;
                 };
                 self.hub.continue_from(seq, run);
-                (self.in_snapshot, self.fold) = (fold.info.entries, fold);
+                (self.in_snapshot, self.state) = (state.info.entries, state);
             }
             Ok(None) => {}
             Err(error) => {
@@ -96,10 +96,10 @@ impl Journal {
         self.unpark();
         let is_due = self.written.saturating_sub(self.in_snapshot) >= SNAPSHOT_INTERVAL;
         let is_log =
-            self.fold.info.entries == self.written && self.failed.is_none() && !self.is_lost;
+            self.state.info.entries == self.written && self.failed.is_none() && !self.is_lost;
         let Some(snapshots) = self.memory.snapshots().filter(|_| is_due && is_log) else { return };
         let (seq, run) = self.hub.position();
-        let Some(snapshot) = self.fold.snapshot(seq, run) else { return };
+        let Some(snapshot) = self.state.snapshot(seq, run) else { return };
         let store = without_panic(snapshots.store(snapshot));
         let stored = tokio::time::timeout(SNAPSHOT_TIMEOUT, store).await;
         let error = match stored {
@@ -132,9 +132,9 @@ impl Journal {
             self.is_lost = true;
             return Err(MemoryError::Lost);
         }
-        let Fold { inputs, .. } = std::mem::take(&mut self.fold);
+        let SessionState { inputs, .. } = std::mem::take(&mut self.state);
         inputs.clear();
-        self.fold.inputs = inputs; // a run's task shares it
+        self.state.inputs = inputs; // a run's task shares it
         self.ahead = Ahead::default();
         let (emitted, _) = self.hub.position();
         let (hub, mut seq) = (&mut self.hub, 0);
@@ -142,14 +142,14 @@ impl Journal {
             if let LogEntry::RunStarted { run, .. } = entry {
                 hub.set_run(*run);
             }
-            self.fold.apply(entry, &mut |event| {
+            self.state.apply(entry, &mut |event| {
                 seq += 1;
                 if seq > emitted {
                     hub.emit(event);
                 }
             });
         }
-        self.written = self.fold.info.entries;
+        self.written = self.state.info.entries;
         self.failed.iter_mut().for_each(|failure| failure.is_stale = false);
         self.note_deadline();
         Ok(true)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::StepError;
-use crate::log::fold::Tail;
+use crate::log::state::Tail;
 use crate::message::MessageKind;
 use crate::model::ChatRequest;
 use crate::session::Session;
@@ -20,7 +20,7 @@ pub(crate) async fn ask_all(
     session: &mut Session,
     asks: Vec<Ask>,
 ) -> Result<Vec<Reply>, StepError> {
-    let before = session.journal.fold.info.entries;
+    let before = session.journal.state.info.entries;
     session.receive_all().await?;
     session.check_batch_closed()?;
     check_keys(&asks)?;
@@ -38,7 +38,7 @@ pub(crate) async fn ask_all(
         }
         let key = ask.key.map(|key| RequestKey { key, asked: digest(&model.info().id, &request) });
         let recorded = key.as_ref().and_then(|RequestKey { key, asked }| {
-            let (then, message) = session.journal.fold.keyed_replies.get(key)?;
+            let (then, message) = session.journal.state.keyed_replies.get(key)?;
             (then == asked).then(|| message.clone())
         });
         if recorded.is_none() {

@@ -25,17 +25,17 @@ struct Checked {
 /// Returns the budgets of the run and the session, and the share of the sub-agent, which is
 /// unlimited at the root.
 fn budgets(session: &Session) -> [Checked; 3] {
-    let fold = &session.journal.fold;
+    let state = &session.journal.state;
     let checked = |budget, used: Used, limit: fn(Resource) -> Limit| {
-        let mut spent = fold.spent_of(used);
+        let mut spent = state.spent_of(used);
         spent.time = spent.time.saturating_add(session.run_time());
         Checked { budget, spent, limit }
     };
     let Limits { run, session: all, .. } = session.config.limits;
     [
-        checked(run, fold.spent, Limit::Run),
-        checked(all, fold.total(), Limit::Session),
-        checked(session.tree.share.unwrap_or_default(), fold.total(), Limit::Share),
+        checked(run, state.spent, Limit::Run),
+        checked(all, state.total(), Limit::Session),
+        checked(session.tree.share.unwrap_or_default(), state.total(), Limit::Share),
     ]
 }
 

@@ -116,11 +116,11 @@ pub(crate) async fn compact_for_run(
     session: &mut Session,
     instructions: Option<Arc<str>>,
 ) -> Result<bool, StepError> {
-    if session.journal.fold.turn.number > 0 {
+    if session.journal.state.turn.number > 0 {
         return Ok(false); // the pattern has begun to answer, perhaps before a crash
     }
-    let fold = &session.journal.fold;
-    let is_done = fold.active_summary().is_some_and(|summary| summary.run == fold.info.run);
+    let state = &session.journal.state;
+    let is_done = state.active_summary().is_some_and(|summary| summary.run == state.info.run);
     if !is_done {
         let done = compact(session, &Trigger::asked(instructions)).await?;
         let error = if let Compacted::Failed(error) = &done { Some(error.clone()) } else { None };
@@ -129,9 +129,9 @@ pub(crate) async fn compact_for_run(
             return Err(error);
         }
     }
-    let fold = &session.journal.fold;
-    let is_new = |at: u64| at > fold.run_at;
-    Ok(!fold.queue.iter().any(|w| is_new(w.at) && w.kind != QueueKind::Request))
+    let state = &session.journal.state;
+    let is_new = |at: u64| at > state.run_at;
+    Ok(!state.queue.iter().any(|w| is_new(w.at) && w.kind != QueueKind::Request))
 }
 
 /// Returns whether the policy would replace anything now.
@@ -149,7 +149,7 @@ pub(crate) async fn compact(
     let mut done = Vec::new();
     while let Some(plan) = with_policy(session, trigger, |policy, cx| policy.plan(cx)).flatten() {
         let range = &plan.replaces;
-        let context = &session.journal.fold.context;
+        let context = &session.journal.state.context;
         check_range(context, range).map_err(StepError::CompactionPlan)?;
         let first = context[range.start].id;
         let last = context[range.end - 1].id;
@@ -173,7 +173,7 @@ pub(crate) async fn compact(
         let why = trigger.cause.clone();
         let entry = LogEntry::Compacted { first, last, message, details, summary, error, why };
         session.journal.commit(entry).await?;
-        let Some(summary) = session.journal.fold.active_summary() else { break };
+        let Some(summary) = session.journal.state.active_summary() else { break };
         let compaction = summary.compaction.clone();
         let shrinks = compaction.tokens_after < compaction.tokens_before;
         done.push(compaction);
@@ -221,7 +221,7 @@ async fn obtain_summary(
             let cause = &trigger.cause;
             tracing::warn!(session = &*session.id, %error, ?cause, "there is no summary");
             if is_optional && entry.is_some() {
-                session.compaction.failed_at = Some(session.journal.fold.size.messages);
+                session.compaction.failed_at = Some(session.journal.state.size.messages);
             }
             entry.into_iter().for_each(|entry| session.journal.stage(entry));
             if is_optional || matches!(cause, CompactionCause::Asked { .. }) {
@@ -236,7 +236,7 @@ async fn obtain_summary(
 
 /// Returns whether the conversation has grown by a sixteenth, or shrunk, since a summary failed.
 fn has_changed_since_failure(session: &Session) -> bool {
-    let now = session.journal.fold.size.messages;
+    let now = session.journal.state.size.messages;
     let then = session.compaction.failed_at;
     then.is_none_or(|then| now < then || now > then + then / 16)
 }
@@ -303,14 +303,14 @@ fn with_policy<T>(
     let system = trigger.system.unwrap_or(&session.config.system).clone();
     let overhead = overhead(session, &tools, &system);
     let Session { journal, config, .. } = session;
-    let fold = &journal.fold;
+    let state = &journal.state;
     let info =
         |name: Option<&str>| config.model(name.or(trigger.model)).ok().map(|model| model.info());
     let windows = |name: Option<&str>| info(name)?.context_window;
-    let last = fold.active_summary();
+    let last = state.active_summary();
     let context = CompactionContext {
-        messages: &fold.context,
-        tokens: fold.size.tokens(overhead) + trigger.also,
+        messages: &state.context,
+        tokens: state.size.tokens(overhead) + trigger.also,
         overhead: overhead + trigger.also,
         max_output: config.max_tokens.map(u64::from).or_else(|| info(None)?.max_output),
         why: &trigger.cause,

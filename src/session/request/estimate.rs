@@ -31,7 +31,7 @@ impl Needed {
 /// Estimates the usage of a request.
 pub(crate) fn estimate(session: &mut Session, model: &ModelInfo, request: &ChatRequest) -> Needed {
     let input = estimate_input(session, model, request);
-    let known = session.journal.fold.mean_output().or(session.tree.mean_output);
+    let known = session.journal.state.mean_output().or(session.tree.mean_output);
     Needed { input, output: expected_output(model, request.max_tokens, known) }
 }
 
@@ -44,9 +44,9 @@ fn expected_output(model: &ModelInfo, max_tokens: Option<u32>, mean: Option<u64>
 
 fn estimate_input(session: &mut Session, model: &ModelInfo, request: &ChatRequest) -> Estimate {
     let overhead = overhead(session, &request.tools, &request.system);
-    let fold = &session.journal.fold;
-    let usage = if Arc::ptr_eq(&request.messages, &fold.context) {
-        fold.size.input(overhead)
+    let state = &session.journal.state;
+    let usage = if Arc::ptr_eq(&request.messages, &state.context) {
+        state.size.input(overhead)
     } else {
         let messages = request.messages.iter().map(|message| message.tokens());
         Usage::new(messages.fold(overhead, u64::saturating_add), 0)

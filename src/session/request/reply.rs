@@ -265,7 +265,7 @@ impl StreamingReply {
         let mut taken = Vec::new();
         for part in &mut reply.parts {
             if let ContentPart::ToolCall(call) = part {
-                call.id = journal.fold.unique_call_id(&call.id, &taken);
+                call.id = journal.state.unique_call_id(&call.id, &taken);
                 taken.push(call.id.clone());
             }
         }

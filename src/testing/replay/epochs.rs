@@ -10,7 +10,7 @@ use crate::error::StepError;
 use crate::event::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt, QueueKind};
 use crate::event::outcome::{RunCause, RunStatus};
 use crate::log::entry::LogEntry;
-use crate::log::fold::Fold;
+use crate::log::state::SessionState;
 use crate::message::{MessageId, MessageKind};
 use crate::session::input::decisions::SYSTEM;
 
@@ -136,11 +136,11 @@ pub(super) fn epochs(log: &[LogEntry]) -> Vec<Epoch> {
     if starts.first() != Some(&0) && !log.is_empty() {
         starts.insert(0, 0);
     }
-    let mut fold = Fold::default();
+    let mut state = SessionState::default();
     let mut epochs = Vec::new();
     for (n, start) in starts.iter().copied().enumerate() {
         let next = starts.get(n + 1).copied().unwrap_or(log.len());
-        let was_interrupted = fold.info.run.is_some() && !fold.abort_requested;
+        let was_interrupted = state.info.run.is_some() && !state.abort_requested;
         let mut end = next;
         let mut between_runs = Vec::new();
         for (at, entry) in log.iter().enumerate().take(next).skip(start) {
@@ -148,7 +148,7 @@ pub(super) fn epochs(log: &[LogEntry]) -> Vec<Epoch> {
                 // An abort has no error, and only a fork withdraws a request.
                 LogEntry::RunEnded { end: RunStatus::Aborted, error: Some(_), .. } => true,
                 LogEntry::Withdrawn { inputs } => {
-                    let mut waiting = fold.waiting().filter(|w| w.kind == QueueKind::Request);
+                    let mut waiting = state.waiting().filter(|w| w.kind == QueueKind::Request);
                     waiting.any(|w| inputs.contains(&w.input))
                 }
                 _ => false,
@@ -159,13 +159,13 @@ pub(super) fn epochs(log: &[LogEntry]) -> Vec<Epoch> {
             if at == end {
                 break;
             }
-            between_runs.push(fold.info.run.is_none());
-            fold.apply(entry, &mut |_| {});
+            between_runs.push(state.info.run.is_none());
+            state.apply(entry, &mut |_| {});
         }
-        let is_cut_off = fold.info.run.is_some();
+        let is_cut_off = state.info.run.is_some();
         let reader = EpochReader { log, start, end, between_runs };
         let epoch = reader.epoch(is_cut_off, was_interrupted);
-        log[end..next].iter().for_each(|entry| fold.apply(entry, &mut |_| {}));
+        log[end..next].iter().for_each(|entry| state.apply(entry, &mut |_| {}));
         epochs.push(epoch);
     }
     epochs

@@ -52,7 +52,7 @@ impl CompactionPolicy for LoggedCompaction {
         let CompactionStep::Replaced { first, last, has_summary, .. } = step else {
             return Some(CompactionPlan::new(any_range()?).summary(request()).fits(true));
         };
-        let range = progress.fold.replaceable(first, last).filter(is_legal)?;
+        let range = progress.state.replaceable(first, last).filter(is_legal)?;
         let compacted =
             (at..log.len()).find(|at| matches!(log[*at], LogEntry::Compacted { .. }))?;
         let after = self.replay.epochs[progress.epoch].next(&self.replay.log, compacted + 1);

@@ -85,7 +85,7 @@ fn compare(
         Baseline::Log if is_detached => None,
         Baseline::Log => Difference::of_messages(
             number,
-            &with_notes(progress.fold.context.clone()),
+            &with_notes(progress.state.context.clone()),
             &request.messages,
         ),
         Baseline::Requests(sent) => {

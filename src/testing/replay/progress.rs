@@ -10,7 +10,7 @@ use super::difference::{Difference, comparable, summary};
 use super::epochs::{Epoch, is_silent};
 use crate::event::outcome::RunStatus;
 use crate::log::entry::LogEntry;
-use crate::log::fold::Fold;
+use crate::log::state::SessionState;
 use crate::message::{CallId, Message, MessageId};
 use crate::model::ChatRequest;
 use crate::session::handle::AgentHandle;
@@ -48,7 +48,7 @@ pub(super) struct Progress {
     /// Position of the next entry of the log.
     pub(super) at: usize,
     /// The state after the entries before `at`.
-    pub(super) fold: Fold,
+    pub(super) state: SessionState,
     pub(super) handle: Option<AgentHandle>,
     /// A token that is cancelled when the epoch is over.
     pub(super) cancellation: CancellationToken,
@@ -107,7 +107,7 @@ impl Progress {
 
     /// Moves to the position `to`.
     fn skip_to(&mut self, log: &[LogEntry], to: usize) {
-        log[self.at..to].iter().for_each(|entry| self.fold.apply(entry, &mut |_| {}));
+        log[self.at..to].iter().for_each(|entry| self.state.apply(entry, &mut |_| {}));
         self.at = to;
     }
 

@@ -17,7 +17,7 @@ fn documents() -> Vec<PathBuf> {
     files.filter(|file| file.extension().is_some_and(|ext| ext == "md")).collect()
 }
 
-/// A document names a Rust file by its path or by the end of it, such as `fold/compacted.rs`, and
+/// A document names a Rust file by its path or by the end of it, such as `state/compacted.rs`, and
 /// links to files beside it.
 #[test]
 fn files_named_in_documents_exist() {

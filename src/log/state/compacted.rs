@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::state::{ActiveSummary, Fold};
+use super::session_state::{ActiveSummary, SessionState};
 use crate::compaction::{Compaction, check_range};
 use crate::event::AgentEvent;
 use crate::hooks::conversation::Conversation;
 use crate::log::entry::LogEntry;
 use crate::message::{Message, MessageId, MessageKind};
 
-impl Fold {
+impl SessionState {
     /// Returns the positions of these messages in the context, if they may be replaced.
     pub(crate) fn replaceable(&self, first: MessageId, last: MessageId) -> Option<Range<usize>> {
         let at = |id: MessageId| self.context.iter().position(|m| m.id == id);

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::limits::Spent;
-use crate::log::fold::Fold;
+use crate::log::state::SessionState;
 use crate::log::turn::Used;
 use crate::message::MessageId;
 
-impl Fold {
+impl SessionState {
     /// Returns the usage of the session, including the time before a reset.
     pub(crate) fn total(&self) -> Used {
         Used { usage: self.info.usage, cost: self.info.cost, ..self.uncounted }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::state::{ActiveSummary, Fold};
+use super::session_state::{ActiveSummary, SessionState};
 use crate::event::outcome::IncompleteReply;
 use crate::message::{Message, MessageId, MessageKind};
 
-impl Fold {
+impl SessionState {
     /// Returns the length of the history up to and including `to`. The error says why the
     /// conversation cannot be rewound to it.
     pub(crate) fn rewind_point(&self, to: MessageId) -> Result<usize, &'static str> {

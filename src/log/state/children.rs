@@ -7,13 +7,13 @@ use crate::event::action::{ExternalAction, call_of_child};
 use crate::event::input::{ActionResult, Decision};
 use crate::log::calls::{Call, ChildCall, Phase};
 use crate::log::entry::LogEntry;
-use crate::log::fold::Fold;
+use crate::log::state::SessionState;
 use crate::message::CallId;
 
 /// The reason for ending an action of a sub-agent without a decision: a steer replaced it.
 const NOT_NEEDED: &str = "It is not needed any more.";
 
-impl Fold {
+impl SessionState {
     /// Adds a sub-agent's new actions. Without `idle`, earlier actions are still pending, and
     /// earlier decisions may not have reached the sub-agent.
     pub(super) fn child_awaits(

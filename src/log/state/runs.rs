@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::state::{AfterBatch, Fold};
+use super::session_state::{AfterBatch, SessionState};
 use crate::event::AgentEvent;
 use crate::event::input::QueueKind;
 use crate::event::outcome::{RunCause, RunOutcome, RunStatus};
@@ -11,7 +11,7 @@ use crate::log::entry::{LogEntry, StateScope};
 use crate::log::turn::Turn;
 use crate::message::{InputId, RunId};
 
-impl Fold {
+impl SessionState {
     pub(super) fn start_run(
         &mut self,
         run: RunId,
@@ -124,7 +124,7 @@ impl Fold {
             (self.turn, self.spent) = Default::default();
         }
         if request {
-            self.state.retain(|(scope, _), _| *scope != StateScope::Request);
+            self.values.retain(|(scope, _), _| *scope != StateScope::Request);
             self.keyed_results.clear();
             self.keyed_replies.clear();
             self.of_user.clear();

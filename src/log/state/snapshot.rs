@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::state::Fold;
+use super::session_state::SessionState;
 use crate::event::action::ExternalAction;
 use crate::log::calls::Call;
 #[cfg(feature = "testing")]
@@ -20,11 +20,11 @@ use crate::message::{
 
 /// The format of a snapshot. The state in another version may have other fields, or other values
 /// after the same entries.
-const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "/6");
+const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "/7");
 
 /// A state, with the position of the session's events.
 pub(crate) struct Restored {
-    pub(crate) fold: Fold,
+    pub(crate) state: SessionState,
     /// Number of the last event.
     pub(crate) seq: u64,
     /// The last run.
@@ -39,7 +39,7 @@ struct Written<'a> {
     history: Vec<Stored<'a>>,
     context: Vec<Reference<'a>>,
     replaced: Vec<Vec<Reference<'a>>>,
-    fold: &'a Fold,
+    state: &'a SessionState,
 }
 
 #[derive(Deserialize)]
@@ -49,7 +49,7 @@ struct Read {
     history: Vec<Stored<'static>>,
     context: Vec<Reference<'static>>,
     replaced: Vec<Vec<Reference<'static>>>,
-    fold: Fold,
+    state: SessionState,
 }
 
 /// The number and content of a message, without the tags of its JSON, which are slow to parse.
@@ -97,7 +97,7 @@ impl From<Stored<'_>> for Arc<Message> {
     }
 }
 
-impl Fold {
+impl SessionState {
     /// Returns a snapshot of the state, or `None` if the state cannot be written as JSON.
     pub(crate) fn snapshot(&self, seq: u64, run: RunId) -> Option<Snapshot> {
         let indices = self.history.iter().enumerate().map(|(at, message)| (message.id, at));
@@ -112,7 +112,7 @@ impl Fold {
                 .iter()
                 .map(|summary| self.references(&summary.replaced, &indices))
                 .collect(),
-            fold: self,
+            state: self,
         };
         let mut data = format!("{FORMAT}\n").into_bytes();
         serde_json::to_writer(&mut data, &written).ok()?;
@@ -122,14 +122,14 @@ impl Fold {
     /// Returns a snapshot of the state after these entries.
     #[cfg(feature = "testing")]
     pub(crate) fn snapshot_of(entries: &[LogEntry]) -> Option<Snapshot> {
-        let (mut fold, mut seq, mut run) = (Fold::default(), 0, RunId::default());
+        let (mut state, mut seq, mut run) = (SessionState::default(), 0, RunId::default());
         for entry in entries {
             if let LogEntry::RunStarted { run: started, .. } = entry {
                 run = *started;
             }
-            fold.apply(entry, &mut |_| seq += 1);
+            state.apply(entry, &mut |_| seq += 1);
         }
-        fold.snapshot(seq, run)
+        state.snapshot(seq, run)
     }
 
     fn references<'a>(
@@ -151,7 +151,7 @@ impl Fold {
     pub(crate) fn restore(snapshot: &Snapshot) -> Option<Restored> {
         let json = snapshot.data.strip_prefix(FORMAT.as_bytes())?;
         let read: Read = serde_json::from_slice(json.strip_prefix(b"\n")?).ok()?;
-        let Read { seq, run, history, context, replaced, mut fold } = read;
+        let Read { seq, run, history, context, replaced, mut state } = read;
         let history: Vec<Arc<Message>> = history.into_iter().map(Arc::from).collect();
         let messages = |references: Vec<Reference<'_>>| -> Option<Vec<Arc<Message>>> {
             let one = |reference| match reference {
@@ -160,16 +160,16 @@ impl Fold {
             };
             references.into_iter().map(one).collect()
         };
-        fold.context = Arc::new(messages(context)?);
-        for (summary, replaced) in fold.summaries.iter_mut().zip(replaced) {
+        state.context = Arc::new(messages(context)?);
+        for (summary, replaced) in state.summaries.iter_mut().zip(replaced) {
             summary.replaced = messages(replaced)?;
         }
-        fold.history = History::new(history);
+        state.history = History::new(history);
         // A decision must not hold for another action than the one in the log.
         let is_true = |action: &Arc<ExternalAction>| action.computed_digest() == action.digest;
-        let is_whole = fold.info.pending.iter().all(|pending| is_true(&pending.action))
-            && fold.calls().iter().flat_map(Call::actions).all(is_true);
-        (is_whole && fold.info.entries == snapshot.entries).then_some(Restored { fold, seq, run })
+        let is_whole = state.info.pending.iter().all(|pending| is_true(&pending.action))
+            && state.calls().iter().flat_map(Call::actions).all(is_true);
+        (is_whole && state.info.entries == snapshot.entries).then_some(Restored { state, seq, run })
     }
 }
 
@@ -183,17 +183,17 @@ mod tests {
     /// `FORMAT` and this list must change.
     #[test]
     fn the_format_has_these_fields() {
-        let snapshot = Fold::default().snapshot(0, RunId(0)).unwrap();
+        let snapshot = SessionState::default().snapshot(0, RunId(0)).unwrap();
         let text = String::from_utf8(snapshot.data).unwrap();
         let (format, json) = text.split_once('\n').unwrap();
-        assert!(format.ends_with("/6"));
+        assert!(format.ends_with("/7"));
         let written: Value = serde_json::from_str(json).unwrap();
-        let fields: Vec<&String> = written["fold"].as_object().unwrap().keys().collect();
+        let fields: Vec<&String> = written["state"].as_object().unwrap().keys().collect();
         let expected = "abort_requested after_batch asked batch call_ids cause created epoch \
             incomplete info inputs keyed_replies keyed_results last_error messages \
             of_user offered outcome output principal queue removed request \
-            requested reserved run_at runs size spent started state summaries \
-            terminated trace turn uncounted undelivered";
+            requested reserved run_at runs size spent started summaries \
+            terminated trace turn uncounted undelivered values";
         let mut expected: Vec<&str> = expected.split_whitespace().collect();
         let mut fields: Vec<&str> = fields.into_iter().map(|field| field.as_str()).collect();
         expected.sort_unstable();

@@ -26,7 +26,7 @@ use crate::trace_context::TraceContext;
 
 /// The state of a session, as its log determines it.
 #[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Fold {
+pub(crate) struct SessionState {
     /// The description of the session in lists. Its id is empty, since the log does not have it.
     pub(crate) info: SessionInfo,
     pub(crate) epoch: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Fold {
     pub(crate) undelivered: Option<QueuedMessage>,
     /// The pattern's values.
     #[serde(with = "pairs")]
-    pub(crate) state: BTreeMap<(StateScope, Arc<str>), Arc<Value>>,
+    pub(crate) values: BTreeMap<(StateScope, Arc<str>), Arc<Value>>,
     /// The results of the calls that the pattern made under a key for this request of the user.
     pub(crate) keyed_results: BTreeMap<Arc<str>, KeyedResult>,
     /// The replies to detached requests with a key, for this request of the user: the digest of the
@@ -164,7 +164,7 @@ pub(crate) enum Tail {
     Answerable,
 }
 
-impl Fold {
+impl SessionState {
     /// Raises the highest message number to the number of `message`.
     pub(super) fn note(&mut self, message: &Message) {
         self.messages = self.messages.max(message.id.0);

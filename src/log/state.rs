@@ -1,6 +1,6 @@
-//! [`Fold`]: the state of a session, computed from its log, and the events of each entry.
+//! [`SessionState`]: the state of a session, computed from its log, and the events of each entry.
 //!
-//! Only [`Fold::apply`] turns an entry into state and numbered events. The live session, a restart
+//! Only [`SessionState::apply`] turns an entry into state and numbered events. The live session, a restart
 //! and a reader that reconnects all use it, so they cannot disagree.
 
 mod charges;
@@ -8,8 +8,8 @@ mod children;
 mod compacted;
 mod rewound;
 mod runs;
+mod session_state;
 mod snapshot;
-mod state;
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ use crate::log::queue::QueuedMessage;
 use crate::message::{CallId, InputId, Message, MessageKind};
 use crate::tool::{ApprovalRecord, Resolution};
 
+use session_state::AfterBatch;
+pub(crate) use session_state::{SessionState, Tail};
 pub(crate) use snapshot::Restored;
-use state::AfterBatch;
-pub(crate) use state::{Fold, Tail};
 
-impl Fold {
+impl SessionState {
     /// Applies an entry and passes its events to `emit`, in order.
     pub(crate) fn apply(&mut self, entry: &LogEntry, emit: &mut dyn FnMut(AgentEvent)) {
         let was_held = self.info.held.is_some();
@@ -127,9 +127,9 @@ impl Fold {
             LogEntry::State { scope, key, value } => {
                 let key = (*scope, key.clone());
                 if value.is_null() {
-                    self.state.remove(&key);
+                    self.values.remove(&key);
                 } else {
-                    self.state.insert(key, value.clone());
+                    self.values.insert(key, value.clone());
                 }
             }
             LogEntry::Emitted { kind, data } => {
@@ -322,7 +322,7 @@ impl Fold {
         (self.batch, self.output, self.last_error) = (None, None, None);
         self.terminated = None;
         (self.undelivered, self.incomplete) = (None, None);
-        self.state.clear();
+        self.values.clear();
         self.request = None;
         self.after_batch = AfterBatch { counters: true, request: true };
         self.begin_afresh();
