@@ -27,7 +27,7 @@ pub(crate) mod state;
 pub(crate) mod sub_agents;
 
 pub use self::calls::batch_outcome::BatchOutcome;
-pub use self::calls::pattern_calls::{Asked, Call};
+pub use self::calls::pattern_calls::{Call, QuestionStatus};
 pub use self::config::WhileAwaiting;
 pub use self::event_reader::EventReader;
 pub use self::handle::AgentHandle;
@@ -220,7 +220,7 @@ impl Session {
                 let is_any = decisions::take_defaults(journal, config, tools, now).await?;
                 return Ok(if is_any { Accepted::Decision } else { Accepted::Other });
             }
-            Command::MailHeld | Command::Close => {} // the inbox has handled them
+            Command::MailHeld | Command::Close => {} // the queue of commands has handled them
             Command::NoteLeft => {
                 let state = &self.journal.state;
                 if state.info.owners.would_lose(state.info.has_work()) {

@@ -374,7 +374,7 @@ impl Source<'_> {
                 message: self.message_id(),
                 model: "m".into(),
                 tools: self.maybe(|source| [source.one_of(&TEXTS).into()].into()),
-                asked: self.maybe(|source| source.one_of(&TEXTS).into()),
+                request_digest: self.maybe(|source| source.one_of(&TEXTS).into()),
                 estimate: self.estimate(),
             },
             11 | 12 => LogEntry::Replied {
@@ -385,7 +385,7 @@ impl Source<'_> {
                 message: self.message(|source| source.reply().into()),
                 cost: self.maybe(|source| source.one_of(&COSTS)),
                 key: self.maybe(|source| source.one_of(&TEXTS).into()),
-                asked: self.maybe(|source| source.one_of(&TEXTS).into()),
+                request_digest: self.maybe(|source| source.one_of(&TEXTS).into()),
             },
             14 => self.compacted(),
             15 => LogEntry::Remembered { message: self.message(Self::user) },

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use loopwright_core::hooks::{HookContext, Hooks, RequestInfo};
 use loopwright_core::message::UserMessage;
-use loopwright_core::session::{Asked, Profile, Reply};
+use loopwright_core::session::{Profile, QuestionStatus, Reply};
 use loopwright_core::tool::{Effect, Question, ToolSpec};
 use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 
@@ -98,15 +98,15 @@ impl<P: BehaviorPattern> BehaviorPattern for PlanFirst<P> {
             let question = Question::choice("Carry out this plan?", ["yes", "no"]);
             step.set_session_state("plan_first", true)?;
             let asked = step.question(&key, question).await?;
-            let is_open = (asked == Asked::Waiting).then_some(true);
+            let is_open = (asked == QuestionStatus::Waiting).then_some(true);
             step.set_session_state("plan_first", is_open)?;
             match asked {
-                Asked::Waiting => return Ok(StepEnd::AwaitingAction),
-                Asked::Answered(answer) if answer == "yes" => {
+                QuestionStatus::Waiting => return Ok(StepEnd::AwaitingAction),
+                QuestionStatus::Answered(answer) if answer == "yes" => {
                     step.set_state("plan_first", true)?;
                     step.remember(UserMessage::from("Carry out the plan.")).await?;
                 }
-                Asked::Declined(why) if !why.trim().is_empty() => {
+                QuestionStatus::Declined(why) if !why.trim().is_empty() => {
                     step.remember(UserMessage::from(why)).await?;
                 }
                 _ if step.has_messages() => {}

@@ -26,7 +26,7 @@ use crate::session::calls::batch_outcome::BatchOutcome;
 use crate::session::close::{self, Ending};
 use crate::session::config::WhileAwaiting;
 use crate::session::input::command::{self, Caller, Command, Input, Receipt, Sorted};
-use crate::session::input::inbox::Inbox;
+use crate::session::input::command_queue::CommandQueue;
 use crate::session::panics::panic_text;
 use crate::session::request::budget;
 use crate::session::request::compaction;
@@ -66,7 +66,7 @@ impl Current {
 /// The channels of a session's task.
 pub(crate) struct Channels {
     /// Commands from handles, and inputs posted by other processes.
-    pub(crate) inbox: Inbox,
+    pub(crate) commands: CommandQueue,
     /// Commands for the session, sent while the pattern has it.
     pub(crate) to_session: mpsc::UnboundedSender<Command>,
 }
@@ -170,7 +170,7 @@ pub(crate) async fn end(
     };
     let written = if staged.is_ok() { session.journal.write().await } else { Ok(()) };
     // Steers that arrive before `agent_end` is emitted.
-    let late_steer = channels.inbox.collect().await && answers_steers;
+    let late_steer = channels.commands.collect().await && answers_steers;
     let mut after = AfterRun { late_steer, log_failed: false };
     let outcome = match staged.and_then(|()| session.journal.apply_written(written)) {
         Ok(()) => session.journal.state.outcome.clone().map(Ok),
@@ -243,12 +243,12 @@ async fn drive(
     loop {
         let ended = match pass(session, pattern, channels, deadline, is_first).await {
             Ok(ended) => ended,
-            // Later commands stay in the inbox: a second abort or reset may be among them.
+            // Later commands stay in the queue: a second abort or reset may be among them.
             Err(stop) => return (RunStatus::Aborted.into(), Some(stop)),
         };
         is_first = false;
         let before = session.journal.state.info.entries;
-        while let Some(command) = channels.inbox.next().await {
+        while let Some(command) = channels.commands.next().await {
             if let Some(stop) = route(command, channels, &Current::of(session)) {
                 return (RunStatus::Aborted.into(), Some(stop));
             }
@@ -364,7 +364,7 @@ async fn pass(
     });
     loop {
         tokio::select! { biased;
-            command = channels.inbox.recv_always() => {
+            command = channels.commands.recv_always() => {
                 if let Some(stop) = route(command, channels, &current) {
                     break Err(stop);
                 }

@@ -22,9 +22,9 @@ use crate::session::Session;
 use crate::session::close::{self, Ending};
 use crate::session::config::WhileAwaiting;
 use crate::session::input::command::{Caller, Command, Input, Receipt, Sorted};
+use crate::session::input::command_queue::CommandQueue;
 use crate::session::input::deadlines::Deadlines;
 use crate::session::input::hold;
-use crate::session::input::inbox::Inbox;
 use crate::session::input::intake::{self, Accepted, CompactionRequest};
 use crate::session::panics::panic_text;
 use crate::session::request::compaction;
@@ -57,11 +57,11 @@ impl Task {
         continues: bool,
     ) -> Self {
         let deadlines = Deadlines::new(&session);
-        let inbox = Inbox::new(commands, session.mailbox_memory(), deadlines);
+        let commands = CommandQueue::new(commands, session.mailbox_memory(), deadlines);
         Task {
             session,
             pattern,
-            channels: Channels { inbox, to_session },
+            channels: Channels { commands, to_session },
             extensions,
             late_steer: false,
             log_failed: false,
@@ -92,8 +92,8 @@ impl Task {
         if session.journal.is_lost() || self.is_released {
             self.leave();
         }
-        let inbox = AssertUnwindSafe(self.channels.inbox.close()).catch_unwind();
-        let _ = Box::pin(inbox).await;
+        let closed = AssertUnwindSafe(self.channels.commands.close()).catch_unwind();
+        let _ = Box::pin(closed).await;
         let snapshot = AssertUnwindSafe(self.session.journal.store_snapshot()).catch_unwind();
         let _ = Box::pin(snapshot).await;
         let memory = self.session.journal.memory().clone();
@@ -108,7 +108,7 @@ impl Task {
         let what = if self.is_released { "asked for" } else { "taken over" };
         tracing::info!(session = &*session.id, "another process has {what} the session");
         session.journal.hub().close_as_moved();
-        self.channels.inbox.leave();
+        self.channels.commands.leave();
         session.intake.leave();
     }
 
@@ -125,10 +125,10 @@ impl Task {
         if continues && !self.is_held() {
             Box::pin(self.resume(None, None)).await;
         }
-        self.channels.inbox.read_mailbox().await;
+        self.channels.commands.read_mailbox().await;
         while !self.session.journal.is_lost() && !self.is_released {
             self.guard_mailbox().await;
-            if let Some(command) = self.channels.inbox.next_collected().await {
+            if let Some(command) = self.channels.commands.next_collected().await {
                 Box::pin(self.handle(command)).await;
                 continue;
             }
@@ -147,7 +147,7 @@ impl Task {
             }
             let memory = self.session.journal.memory().clone();
             let command = tokio::select! { biased;
-                command = self.channels.inbox.recv() => command,
+                command = self.channels.commands.recv() => command,
                 () = memory.lost() => {
                     self.session.journal.note_loss();
                     continue;
@@ -156,7 +156,7 @@ impl Task {
             match command {
                 Some(command) => Box::pin(self.handle(command)).await,
                 // No handle is left. Inputs posted meanwhile are handled first.
-                None if self.channels.inbox.read_mailbox().await => {}
+                None if self.channels.commands.read_mailbox().await => {}
                 None => return,
             }
         }
@@ -181,7 +181,7 @@ impl Task {
     }
 
     async fn guard_mailbox(&mut self) {
-        Box::pin(hold::guard_mailbox(&mut self.session, &mut self.channels.inbox)).await;
+        Box::pin(hold::guard_mailbox(&mut self.session, &mut self.channels.commands)).await;
     }
 
     /// Applies the values of the request that causes the next run, and returns its caller.
@@ -222,7 +222,7 @@ impl Task {
                 self.end(RunStatus::Aborted.into()).await;
             }
         }
-        if self.channels.inbox.is_posted(&command) {
+        if self.channels.commands.is_posted(&command) {
             hold::note_mail(&mut self.session).await;
         }
         if self.session.journal.is_lost() {
@@ -452,8 +452,8 @@ impl Task {
         self.late_steer = false;
         let withdrawn = self.session.queued_texts();
         if self.is_held() {
-            let inbox = &mut self.channels.inbox;
-            if let Err(error) = Box::pin(hold::drop_held(&mut self.session, inbox)).await {
+            let commands = &mut self.channels.commands;
+            if let Err(error) = Box::pin(hold::drop_held(&mut self.session, commands)).await {
                 return drop(input.ack.send(Err(InputError::Memory(error))));
             }
         }

@@ -21,7 +21,7 @@ pub(crate) struct Batch {
     /// `Some` if the pattern made the calls.
     pub(crate) made: Option<MadeCalls>,
     /// Position in the log of the last action that became pending.
-    pub(crate) asked_at: u64,
+    pub(crate) awaiting_since: u64,
 }
 
 /// Details of calls that a pattern made.
@@ -159,7 +159,7 @@ impl Batch {
         let calls = message.as_assistant().into_iter().flat_map(AssistantMessage::calls);
         let calls: Vec<Call> = calls.map(Call::from).collect();
         let is_open = !calls.is_empty();
-        is_open.then(|| Batch { message: message.clone(), calls, made, asked_at: 0 })
+        is_open.then(|| Batch { message: message.clone(), calls, made, awaiting_since: 0 })
     }
 
     /// Returns the key and its recorded result, if the pattern made this call under a key and the

@@ -49,8 +49,8 @@ pub(crate) struct Agenda {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     decided: Vec<CallId>,
     /// Position in the log of the last action that became pending; zero if none waits.
-    #[serde(default)]
-    asked_at: u64,
+    #[serde(default, alias = "asked_at")]
+    awaiting_since: u64,
 }
 
 /// A queued message that can start a run.
@@ -74,7 +74,7 @@ impl Agenda {
             return Some((Due::Decision, None));
         }
         let can_start = |queued: &&Queued| match has_pending {
-            true => queued.at > self.asked_at,
+            true => queued.at > self.awaiting_since,
             false => queued.due == Due::Request,
         };
         self.queued.iter().find(can_start).map(|queued| (queued.due, Some(&queued.input)))
@@ -89,7 +89,7 @@ impl Agenda {
     /// an action is pending after the entry, and `asks` if the entry made one pending.
     pub(crate) fn apply(&mut self, entry: &LogEntry, at: u64, has_pending: bool, asks: bool) {
         if asks {
-            self.asked_at = at;
+            self.awaiting_since = at;
         }
         match entry {
             LogEntry::Queued { input, kind, urgency, .. } => {
@@ -147,8 +147,8 @@ impl Agenda {
             LogEntry::Reset => *self = Self::default(),
             _ => {}
         }
-        if self.asked_at > 0 && !has_pending && !self.has_decision() {
-            self.asked_at = 0;
+        if self.awaiting_since > 0 && !has_pending && !self.has_decision() {
+            self.awaiting_since = 0;
             self.queued.retain(|queued| queued.due == Due::Request);
         }
     }

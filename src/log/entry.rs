@@ -129,8 +129,8 @@ pub enum LogEntry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tools: Option<Arc<[Arc<str>]>>,
         /// The digest of the request, if it contains more than the conversation.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        asked: Option<Arc<str>>,
+        #[serde(default, alias = "asked", skip_serializing_if = "Option::is_none")]
+        request_digest: Option<Arc<str>>,
         /// The amount that the request is charged with until its end.
         #[serde(default, skip_serializing_if = "Estimate::is_zero")]
         estimate: Estimate,
@@ -181,8 +181,8 @@ pub enum LogEntry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<Arc<str>>,
         /// The digest of the request, if it has a key. A different request under the key is sent.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        asked: Option<Arc<str>>,
+        #[serde(default, alias = "asked", skip_serializing_if = "Option::is_none")]
+        request_digest: Option<Arc<str>>,
     },
     /// The pattern makes calls: a message with the calls was added to the conversation.
     Called {

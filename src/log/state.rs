@@ -72,22 +72,23 @@ impl SessionState {
                 self.undelivered.take_if(|request| inputs.contains(&request.input));
                 self.dequeue(inputs, emit);
             }
-            LogEntry::RequestStarted { message, tools, asked, estimate, .. } => {
+            LogEntry::RequestStarted { message, tools, request_digest, estimate, .. } => {
                 if let Some(replaced) = self.requested.replace(*message) {
                     self.reserved.remove(&replaced);
                 }
                 self.offered = tools.clone();
-                self.asked = asked.clone().map(|asked| (*message, asked));
+                let digest = request_digest.clone();
+                self.request_digest = digest.map(|digest| (*message, digest));
                 self.count_request();
                 self.reserved.insert(*message, *estimate);
                 self.messages = self.messages.max(message.0);
                 self.open_turn(emit);
             }
             LogEntry::Replied { message, .. } => self.reply(message, emit),
-            LogEntry::Detached { message, key, asked, .. } => {
+            LogEntry::Detached { message, key, request_digest, .. } => {
                 self.note(message);
-                if let (Some(key), Some(asked)) = (key, asked) {
-                    let recorded = (asked.clone(), message.clone());
+                if let (Some(key), Some(digest)) = (key, request_digest) {
+                    let recorded = (digest.clone(), message.clone());
                     self.keyed_replies.insert(key.clone(), recorded);
                 }
                 // Logs of older versions have no entry of a detached request before its reply.
@@ -138,7 +139,7 @@ impl SessionState {
             LogEntry::CallAwaiting { call, .. } => {
                 self.open_turn(emit);
                 let Some(batch) = &mut self.batch else { return };
-                batch.asked_at = self.info.entries;
+                batch.awaiting_since = self.info.entries;
                 let Some(found) = batch.calls.iter_mut().find(|c| c.call.id == *call) else {
                     return;
                 };

@@ -2,9 +2,9 @@
 //! actions.
 
 pub(crate) mod command;
+pub(crate) mod command_queue;
 pub(crate) mod deadlines;
 pub(crate) mod decisions;
 pub(crate) mod hold;
-pub(crate) mod inbox;
 pub(crate) mod intake;
 pub(crate) mod steers;

@@ -31,7 +31,7 @@ use crate::log::state::SessionState;
 use crate::message::{InputId, Message, MessageId, MessageKind};
 use crate::session::input::command::{Ack, Receipt};
 use crate::session::journal::write_behind::{
-    Ahead, Held, Parked, Write, WriteBehind, WriteCallback, applied_in_part,
+    DeferredEffect, LentWrite, Unwritten, Write, WriteBehind, WriteCallback, applied_in_part,
 };
 use crate::session::panics::without_panic;
 
@@ -70,10 +70,10 @@ pub(crate) struct Journal {
     /// Number of entries in the log. The state includes more if entries are applied ahead.
     written: u64,
     staged: Vec<LogEntry>,
-    ahead: Ahead,
-    /// The hub and the entries that are ahead, while `is_parked`.
+    unwritten: Unwritten,
+    /// The hub and the unwritten entries, while `is_lent`.
     behind: WriteBehind,
-    is_parked: bool,
+    is_lent: bool,
     /// Set if entries that were applied ahead could not be written, or if not all written entries
     /// could be applied. Until [`Journal::recover`], every write fails with this error.
     failed: Option<Failure>,
@@ -99,9 +99,9 @@ impl Journal {
             joins: true,
             written: 0,
             staged: Vec::new(),
-            ahead: Ahead::default(),
+            unwritten: Unwritten::default(),
             behind: WriteBehind::default(),
-            is_parked: false,
+            is_lent: false,
             failed: None,
             values: Vec::new(),
             callbacks: Vec::new(),
@@ -153,7 +153,7 @@ impl Journal {
         self.hub.parent()
     }
 
-    /// Returns the handle with which the task of the run writes entries that are ahead, while the
+    /// Returns the handle with which the task of the run writes unwritten entries, while the
     /// pattern waits for something of its own.
     pub(crate) fn write_behind(&self) -> WriteBehind {
         self.behind.clone()
@@ -165,7 +165,7 @@ impl Journal {
     }
 
     /// Returns whether entries are applied but not yet written.
-    pub(crate) fn is_ahead(&self) -> bool {
+    pub(crate) fn has_unwritten(&self) -> bool {
         self.state.info.entries > self.written
     }
 
@@ -196,7 +196,7 @@ impl Journal {
     /// flush has written them. Flushes at once if someone waits for the write.
     pub(crate) async fn apply_ahead(&mut self) -> Result<(), MemoryError> {
         let is_awaited = !self.callbacks.is_empty() || !self.refusals.is_empty();
-        if self.staged.is_empty() && !is_awaited && self.is_parked && self.behind.is_unwritten() {
+        if self.staged.is_empty() && !is_awaited && self.is_lent && self.behind.is_unwritten() {
             return Ok(()); // nothing is new
         }
         self.unpark();
@@ -205,41 +205,41 @@ impl Journal {
             return self.flush().await;
         }
         let mut entries = self.take_staged();
-        let Ahead { entries: ahead, held } = &mut self.ahead;
+        let Unwritten { entries: unwritten, effects } = &mut self.unwritten;
         for entry in &entries {
             if let LogEntry::RunStarted { run, .. } = entry {
-                held.push(Held::Run(*run));
+                effects.push(DeferredEffect::Run(*run));
             }
-            self.state.apply(entry, &mut |event| held.push(Held::Event(event)));
+            self.state.apply(entry, &mut |event| effects.push(DeferredEffect::Event(event)));
         }
-        ahead.append(&mut entries);
+        unwritten.append(&mut entries);
         self.note_deadline();
-        if self.is_ahead() {
+        if self.has_unwritten() {
             self.park();
         }
         Ok(())
     }
 
-    /// Parks the entries that are ahead, for the task of the run to write.
+    /// Parks the unwritten entries, for the task of the run to write.
     fn park(&mut self) {
-        self.behind.put(Parked {
+        self.behind.put(LentWrite {
             memory: self.memory.clone(),
             at: self.written,
-            ahead: std::mem::take(&mut self.ahead),
+            unwritten: std::mem::take(&mut self.unwritten),
             hub: self.hub.take(),
             write: None,
             result: None,
         });
-        self.is_parked = true;
+        self.is_lent = true;
     }
 
-    /// Takes back the parked entries, and applies the result of a write by the task of the run.
+    /// Takes back the lent entries, and applies the result of a write by the task of the run.
     fn unpark(&mut self) {
-        if !std::mem::replace(&mut self.is_parked, false) {
+        if !std::mem::replace(&mut self.is_lent, false) {
             return;
         }
-        if let Some(Parked { ahead, hub, write, result, .. }) = self.behind.take() {
-            (self.ahead, self.hub, self.write) = (ahead, hub, write);
+        if let Some(LentWrite { unwritten, hub, write, result, .. }) = self.behind.take() {
+            (self.unwritten, self.hub, self.write) = (unwritten, hub, write);
             if let Some(result) = result {
                 let _ = self.apply_written(result); // a failure is kept, and fails the next write
             }
@@ -306,7 +306,7 @@ impl Journal {
         let has_work = |journal: &Journal| {
             journal.write.is_some()
                 || journal.failed.is_some()
-                || journal.is_ahead()
+                || journal.has_unwritten()
                 || !journal.staged.is_empty()
                 || !journal.callbacks.is_empty()
         };
@@ -349,7 +349,7 @@ impl Journal {
     }
 
     fn begin_write(&mut self) -> Write {
-        let mut entries = std::mem::take(&mut self.ahead.entries);
+        let mut entries = std::mem::take(&mut self.unwritten.entries);
         let applied = entries.len();
         entries.append(&mut self.take_staged());
         let callbacks = std::mem::take(&mut self.callbacks);
@@ -374,14 +374,14 @@ impl Journal {
                 self.written += entries.len() as u64;
                 // The clock may panic. The rest is then applied when the state is rebuilt.
                 self.failed = Some(Failure::stale(applied_in_part()));
-                Held::emit_all(&mut self.ahead.held, &mut self.hub);
+                DeferredEffect::emit_all(&mut self.unwritten.effects, &mut self.hub);
                 entries[applied..].iter().for_each(|entry| self.apply(entry));
                 self.failed = None;
                 self.note_deadline();
             }
             Err(error) => {
                 self.is_lost |= error.is_lost();
-                self.ahead.held.clear();
+                self.unwritten.effects.clear();
                 if applied > 0 {
                     self.failed.get_or_insert(Failure::stale(error.clone()));
                 }

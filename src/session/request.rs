@@ -34,7 +34,7 @@ use crate::session::request::ask::{Ask, unsaved};
 use crate::session::request::budget::Admission;
 use crate::session::request::compaction::{Compacted, Trigger};
 use crate::session::request::estimate::{Needed, estimate};
-use crate::session::request::in_flight::Held;
+use crate::session::request::in_flight::HeldBudget;
 use crate::session::request::layers::EndVerdict;
 use crate::session::request::reply::{Reply, ReplyHooks};
 use crate::session::request::stream::Streamed;
@@ -110,11 +110,11 @@ fn existing_reply(session: &Session) -> Result<Reply, StepError> {
 fn reply_before_restart(session: &mut Session, ask: &Ask) -> Option<Reply> {
     let state = &session.journal.state;
     let message = state.context.last().filter(|_| state.tail() == Tail::Replied)?;
-    let (reply, asked) = state.asked.as_ref()?;
+    let (reply, digest) = state.request_digest.as_ref()?;
     if *reply != message.id || session.reply.returned == Some(message.id) {
         return None;
     }
-    if ask.asked.as_ref() != Some(asked) {
+    if ask.digest.as_ref() != Some(digest) {
         return None;
     }
     session.reply.returned = Some(message.id);
@@ -250,7 +250,7 @@ async fn stream_reply(
         return Ok(Reply::empty(None));
     };
     let estimate = needed.input;
-    let id = start_reply(session, model, &request, ask.asked.clone(), (estimate, held)).await?;
+    let id = start_reply(session, model, &request, ask.digest.clone(), (estimate, held)).await?;
     request.trace = request.trace.map(|trace| trace.reply(&session.id, id));
     let hooks = ReplyHooks {
         layers: session.config.hooks.and(&ask.profile.hooks),
@@ -299,8 +299,8 @@ async fn start_reply(
     session: &mut Session,
     model: &dyn ChatModel,
     request: &ChatRequest,
-    asked: Option<Arc<str>>,
-    (estimate, held): (Estimate, Held),
+    request_digest: Option<Arc<str>>,
+    (estimate, held): (Estimate, HeldBudget),
 ) -> Result<MessageId, StepError> {
     let Session { journal, reply, executor, in_flight, .. } = session;
     reply.offered = Some(request.tools.clone());
@@ -309,7 +309,7 @@ async fn start_reply(
     let is_subset = !Arc::ptr_eq(&request.tools, executor.tools.list());
     let tools = is_subset.then(|| request.tools.iter().map(|spec| spec.name.clone()).collect());
     let model = info.id.clone();
-    let entry = LogEntry::RequestStarted { message: id, model, tools, asked, estimate };
+    let entry = LogEntry::RequestStarted { message: id, model, tools, request_digest, estimate };
     journal.commit(entry).await?;
     reply.returned = Some(id);
     in_flight.start(id, info.clone(), held);

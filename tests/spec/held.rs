@@ -133,7 +133,12 @@ async fn only_owners_that_were_lost_without_progress_count() {
         assert!(killed.once_more().await);
         let message = Message::new(MessageId(90), AssistantMessage::default());
         let message = Arc::new(message);
-        killed.log.push(LogEntry::Detached { message, cost: None, key: None, asked: None });
+        killed.log.push(LogEntry::Detached {
+            message,
+            cost: None,
+            key: None,
+            request_digest: None,
+        });
     }
     for _ in 0..3 {
         let (memory, handle, _events) = killed.open(false).await;

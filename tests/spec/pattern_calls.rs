@@ -211,7 +211,7 @@ async fn a_call_that_cannot_run_has_a_result_that_says_why() {
 async fn paint(step: &mut StepContext<'_>, question: Question) -> Result<StepEnd, StepError> {
     step.take_input().await?;
     match step.question("colour", question).await? {
-        Asked::Waiting => return Ok(StepEnd::AwaitingAction),
+        QuestionStatus::Waiting => return Ok(StepEnd::AwaitingAction),
         asked => step.emit("asked", format!("{asked:?}")).await?,
     }
     step.take_messages().await?;

@@ -181,7 +181,7 @@ async fn a_call_after_a_superseded_question_runs() {
             Box::pin(async {
                 step.take_input().await?;
                 let question = Question::choice("Which?", ["red", "blue"]);
-                if step.question("colour", question).await? == Asked::Waiting {
+                if step.question("colour", question).await? == QuestionStatus::Waiting {
                     return Ok(StepEnd::AwaitingAction);
                 }
                 step.call(Call::new("look", json!({})).key("look")).await?;

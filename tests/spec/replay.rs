@@ -365,7 +365,7 @@ async fn calls_and_questions_of_the_pattern() {
             if step.call_all(calls).await?.is_none() {
                 return Ok(StepEnd::AwaitingAction);
             }
-            if step.question("why", Question::text("Why?")).await? == Asked::Waiting {
+            if step.question("why", Question::text("Why?")).await? == QuestionStatus::Waiting {
                 return Ok(StepEnd::AwaitingAction);
             }
             step.ask().await?.finish()

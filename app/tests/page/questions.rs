@@ -1,6 +1,6 @@
 //! Questions to the user: the form of each kind, with the mouse and with the keyboard alone.
 
-use loopwright_core::session::Asked;
+use loopwright_core::session::QuestionStatus;
 use loopwright_core::testing::ScriptedModel;
 use loopwright_core::tool::Question;
 use loopwright_core::{
@@ -153,7 +153,7 @@ impl BehaviorPattern for Login {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
         match step.question("password", Question::secret("The password?").shown()).await? {
-            Asked::Waiting => Ok(StepEnd::AwaitingAction),
+            QuestionStatus::Waiting => Ok(StepEnd::AwaitingAction),
             _ => step.ask().await?.finish(),
         }
     }

@@ -1,6 +1,6 @@
 //! [`Painter`]: a pattern that asks the user and calls a tool before the model is asked.
 
-use loopwright_core::session::{Asked, Call};
+use loopwright_core::session::{Call, QuestionStatus};
 use loopwright_core::tool::Question;
 use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError, async_trait};
 use loopwright_patterns::PiPattern;
@@ -13,11 +13,11 @@ impl BehaviorPattern for Painter {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
         match step.question("colour", Question::choice("Which?", ["red", "blue"])).await? {
-            Asked::Answered(colour) if !step.state("announced").unwrap_or(false) => {
+            QuestionStatus::Answered(colour) if !step.state("announced").unwrap_or(false) => {
                 step.set_state("announced", true)?;
                 step.emit("colour", colour).await?;
             }
-            Asked::Waiting => return Ok(StepEnd::AwaitingAction),
+            QuestionStatus::Waiting => return Ok(StepEnd::AwaitingAction),
             _ => {}
         }
         let look = Call::new("look", json!({})).key("look");

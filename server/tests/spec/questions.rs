@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loopwright_core::log::{InMemoryStore, LogEntry};
-use loopwright_core::session::Asked;
+use loopwright_core::session::QuestionStatus;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::tool::Question;
 use loopwright_core::{
@@ -72,7 +72,7 @@ impl BehaviorPattern for Login {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
         match step.question("password", Question::secret("The password?").shown()).await? {
-            Asked::Waiting => Ok(StepEnd::AwaitingAction),
+            QuestionStatus::Waiting => Ok(StepEnd::AwaitingAction),
             _ => step.ask().await?.finish(),
         }
     }

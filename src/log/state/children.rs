@@ -38,7 +38,7 @@ impl SessionState {
         }
         for action in actions {
             if !child.knows(call, &action.call) {
-                batch.asked_at = self.info.entries;
+                batch.awaiting_since = self.info.entries;
                 let action = self.info.action(&action.call).unwrap_or(action);
                 child.actions.push(action.clone());
                 emit(AgentEvent::ExternalAction(action.clone()));

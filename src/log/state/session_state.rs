@@ -79,7 +79,7 @@ pub(crate) struct SessionState {
     pub(crate) requested: Option<MessageId>,
     /// The digest of the last request, if it contained more than the conversation, and the number
     /// of its reply.
-    pub(crate) asked: Option<(MessageId, Arc<str>)>,
+    pub(crate) request_digest: Option<(MessageId, Arc<str>)>,
     /// The tools in the last request; `None` for all.
     pub(crate) offered: Option<Arc<[Arc<str>]>>,
     /// The schema that the answer to the current request must fit.
@@ -197,13 +197,13 @@ impl SessionState {
     pub(crate) fn is_after_question(&self, message: &QueuedMessage) -> bool {
         self.batch.as_ref().is_some_and(|batch| {
             let made_at = batch.made.as_ref().map_or(0, |made| made.at);
-            message.at > batch.asked_at.max(made_at)
+            message.at > batch.awaiting_since.max(made_at)
         })
     }
 
     /// Returns whether a call of the open batch has waited for a decision.
     pub(crate) fn has_asked(&self) -> bool {
-        self.batch.as_ref().is_some_and(|batch| batch.asked_at > 0)
+        self.batch.as_ref().is_some_and(|batch| batch.awaiting_since > 0)
     }
 
     /// Returns every message that is not in the conversation yet: the request of the current run

@@ -189,10 +189,10 @@ mod tests {
         assert!(format.ends_with("/7"));
         let written: Value = serde_json::from_str(json).unwrap();
         let fields: Vec<&String> = written["state"].as_object().unwrap().keys().collect();
-        let expected = "abort_requested after_batch asked batch call_ids cause created epoch \
+        let expected = "abort_requested after_batch batch call_ids cause created epoch \
             incomplete info inputs keyed_replies keyed_results last_error messages \
             of_user offered outcome output principal queue removed request \
-            requested reserved run_at runs size spent started summaries \
+            request_digest requested reserved run_at runs size spent started summaries \
             terminated trace turn uncounted undelivered values";
         let mut expected: Vec<&str> = expected.split_whitespace().collect();
         let mut fields: Vec<&str> = fields.into_iter().map(|field| field.as_str()).collect();

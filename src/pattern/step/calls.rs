@@ -3,7 +3,7 @@
 use crate::error::StepError;
 use crate::message::ToolResult;
 use crate::pattern::step::StepContext;
-use crate::session::calls::pattern_calls::{self, Asked, Call};
+use crate::session::calls::pattern_calls::{self, Call, QuestionStatus};
 use crate::tool::question::Question;
 
 impl StepContext<'_> {
@@ -143,7 +143,7 @@ impl StepContext<'_> {
     ///   schema.
     ///
     /// ```
-    /// use loopwright_core::session::Asked;
+    /// use loopwright_core::session::QuestionStatus;
     /// use loopwright_core::tool::Question;
     /// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
     ///
@@ -155,8 +155,8 @@ impl StepContext<'_> {
     ///         step.take_input().await?;
     ///         let question = Question::choice("Which colour?", ["red", "blue"]);
     ///         match step.question("colour", question).await? {
-    ///             Asked::Answered(colour) => step.emit("colour", colour).await?,
-    ///             Asked::Waiting => return Ok(StepEnd::AwaitingAction),
+    ///             QuestionStatus::Answered(colour) => step.emit("colour", colour).await?,
+    ///             QuestionStatus::Waiting => return Ok(StepEnd::AwaitingAction),
     ///             // The user declined, or wrote something else.
     ///             _ => {}
     ///         }
@@ -176,7 +176,11 @@ impl StepContext<'_> {
     /// # assert_eq!(harness.model.requests().len(), 1);
     /// # }
     /// ```
-    pub async fn question(&mut self, key: &str, question: Question) -> Result<Asked, StepError> {
+    pub async fn question(
+        &mut self,
+        key: &str,
+        question: Question,
+    ) -> Result<QuestionStatus, StepError> {
         pattern_calls::ask_user(self.session, key.into(), question).await
     }
 }

@@ -64,7 +64,7 @@ impl Call {
 /// The state of a question to the user.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Asked {
+pub enum QuestionStatus {
     /// The user answered. The value fits the question.
     Answered(Value),
     /// The user declined to answer, for this reason, which may be empty.
@@ -76,7 +76,7 @@ pub enum Asked {
     Waiting,
 }
 
-impl Asked {
+impl QuestionStatus {
     /// Returns the answer, or ends the step while the question waits. Returns `None` if the user
     /// declined to answer, or sent another message instead.
     ///
@@ -85,18 +85,20 @@ impl Asked {
     /// Fails with [`StepError::Ended`] while the question waits.
     pub fn answer(self) -> Result<Option<Value>, StepError> {
         match self {
-            Asked::Answered(answer) => Ok(Some(answer)),
-            Asked::Declined(_) | Asked::Superseded => Ok(None),
-            Asked::Waiting => Err(StepEnd::AwaitingAction.into()),
+            QuestionStatus::Answered(answer) => Ok(Some(answer)),
+            QuestionStatus::Declined(_) | QuestionStatus::Superseded => Ok(None),
+            QuestionStatus::Waiting => Err(StepEnd::AwaitingAction.into()),
         }
     }
 
     /// Returns the state of a question, from the result of its call.
     fn of(recorded: &KeyedResult) -> Self {
         match recorded.decision.as_deref() {
-            Some(Decision::Provide(Provided::Input(answer))) => Asked::Answered(answer.clone()),
-            Some(Decision::Deny(why)) => Asked::Declined(why.clone()),
-            _ => Asked::Superseded,
+            Some(Decision::Provide(Provided::Input(answer))) => {
+                QuestionStatus::Answered(answer.clone())
+            }
+            Some(Decision::Deny(why)) => QuestionStatus::Declined(why.clone()),
+            _ => QuestionStatus::Superseded,
         }
     }
 }
@@ -151,11 +153,11 @@ pub(crate) async fn ask_user(
     session: &mut Session,
     key: Arc<str>,
     question: Question,
-) -> Result<Asked, StepError> {
+) -> Result<QuestionStatus, StepError> {
     session.receive_all().await?;
     session.check_batch_closed()?;
     if let Some(recorded) = recorded(session, Some(&key), ASK_USER)? {
-        return Ok(Asked::of(recorded));
+        return Ok(QuestionStatus::of(recorded));
     }
     question.check_form().map_err(StepError::Question)?;
     let name: Arc<str> = ASK_USER.into();
@@ -173,7 +175,7 @@ pub(crate) async fn ask_user(
     session.journal.stage(suspended(call, name, arguments, request, options, time));
     session.journal.flush().await?;
     batch::announce(session, &[]).await?;
-    Ok(Asked::Waiting)
+    Ok(QuestionStatus::Waiting)
 }
 
 /// Returns the result that is recorded under this key, if any.

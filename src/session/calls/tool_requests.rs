@@ -10,7 +10,7 @@ use crate::message::Message;
 use crate::session::Session;
 use crate::session::request::budget;
 use crate::session::request::estimate::{Needed, estimate};
-use crate::session::request::in_flight::Held;
+use crate::session::request::in_flight::HeldBudget;
 use crate::session::request::model_request::{RequestEnd, RequestStart, ToolRequest};
 
 /// The refusal of a tool's request that would not fit beside other requests.
@@ -45,7 +45,7 @@ async fn start(session: &mut Session, start: RequestStart) -> Result<(), MemoryE
     let requests = vec![Reservation::new(id, needed.input)];
     session.journal.commit(LogEntry::DetachedStarted { requests }).await?;
     session.stop_if_cancelled().await;
-    let held = Held { output: needed.output, permit: start.permit };
+    let held = HeldBudget { output: needed.output, permit: start.permit };
     session.in_flight.start(id, start.model, held);
     if start.ack.send(Ok(id)).is_err() {
         session.in_flight.end(id); // the call has ended meanwhile
@@ -63,7 +63,7 @@ async fn end(session: &mut Session, end: RequestEnd) -> Result<(), MemoryError> 
     let permit = session.in_flight.end(message);
     let cost = model.cost(&reply.usage);
     let message = Arc::new(Message::new(message, reply));
-    let entry = LogEntry::Detached { message, cost, key: None, asked: None };
+    let entry = LogEntry::Detached { message, cost, key: None, request_digest: None };
     session.journal.commit(entry).await?;
     drop(permit); // the log has what was used
     Ok(())

@@ -9,7 +9,7 @@ use crate::log::entry::LogEntry;
 use crate::log::session_log::SessionLog;
 use crate::log::store::SessionStore;
 use crate::session::Session;
-use crate::session::input::inbox::{Inbox, is_decision};
+use crate::session::input::command_queue::{CommandQueue, is_decision};
 use crate::session::panics::without_panic;
 
 /// Holds the work of a newly opened session if too many owners were lost. `continues` is set if the
@@ -42,9 +42,9 @@ async fn check(session: &mut Session, continues: bool) -> Result<(), MemoryError
 }
 
 /// Leaves held inputs in the mailbox, except for decisions by a person.
-pub(crate) async fn guard_mailbox(session: &mut Session, inbox: &mut Inbox) {
+pub(crate) async fn guard_mailbox(session: &mut Session, commands: &mut CommandQueue) {
     let held = session.journal.state.info.held.filter(|held| held.unread > 0);
-    let unread = inbox.hold_mail(held.map(|held| held.unread));
+    let unread = commands.hold_mail(held.map(|held| held.unread));
     if let Some(held) = held.filter(|held| unread > held.unread) {
         // The next opening repeats it.
         let _ = note(session, OwnerNote::Held(Held { unread, ..held })).await;
@@ -69,9 +69,12 @@ pub(crate) async fn note_left(session: &mut Session) {
 
 /// Refuses the inputs in the mailbox, and stages the withdrawal of the held requests. The caller
 /// handles an interrupted run. After a failure the work stays held.
-pub(crate) async fn drop_held(session: &mut Session, inbox: &mut Inbox) -> Result<(), MemoryError> {
+pub(crate) async fn drop_held(
+    session: &mut Session,
+    commands: &mut CommandQueue,
+) -> Result<(), MemoryError> {
     let journal = &mut session.journal;
-    inbox.refuse_waiting(|input| journal.state.has_seen(input)).await?;
+    commands.refuse_waiting(|input| journal.state.has_seen(input)).await?;
     if journal.state.info.run.is_some() {
         return Ok(());
     }

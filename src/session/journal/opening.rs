@@ -11,7 +11,7 @@ use crate::log::entry::LogEntry;
 use crate::log::state::{Restored, SessionState};
 use crate::message::RunId;
 use crate::principal::Principal;
-use crate::session::journal::write_behind::Ahead;
+use crate::session::journal::write_behind::Unwritten;
 use crate::session::panics::without_panic;
 
 /// Number of new entries after which a session stores a snapshot of its state when it is closed.
@@ -135,7 +135,7 @@ impl Journal {
         let SessionState { inputs, .. } = std::mem::take(&mut self.state);
         inputs.clear();
         self.state.inputs = inputs; // a run's task shares it
-        self.ahead = Ahead::default();
+        self.unwritten = Unwritten::default();
         let (emitted, _) = self.hub.position();
         let (hub, mut seq) = (&mut self.hub, 0);
         for entry in &entries {

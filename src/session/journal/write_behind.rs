@@ -1,7 +1,7 @@
 //! Writing of entries that are applied before they are written.
 //!
 //! These entries belong to the journal. While a pattern awaits something other than the session,
-//! the journal is out of reach. So the unwritten entries are left in a [`Parked`], which the task
+//! the journal is out of reach. So the unwritten entries are left in a [`LentWrite`], which the task
 //! of the run writes while it waits for the pattern.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,55 +44,55 @@ impl Write {
 
 /// Entries that are applied, but neither written nor being written.
 #[derive(Default)]
-pub(crate) struct Ahead {
+pub(crate) struct Unwritten {
     pub(crate) entries: Vec<LogEntry>,
-    /// Their events, held until they are written.
-    pub(crate) held: Vec<Held>,
+    /// Their effects, deferred until they are written.
+    pub(crate) effects: Vec<DeferredEffect>,
 }
 
-/// An effect of an entry, held until the entry is written.
-pub(crate) enum Held {
+/// An effect of an entry, deferred until the entry is written.
+pub(crate) enum DeferredEffect {
     Run(RunId),
     Event(AgentEvent),
 }
 
-impl Held {
-    pub(crate) fn emit_all(held: &mut Vec<Held>, hub: &mut Hub) {
-        for held in held.drain(..) {
-            match held {
-                Held::Run(run) => hub.set_run(run),
-                Held::Event(event) => hub.emit(event),
+impl DeferredEffect {
+    pub(crate) fn emit_all(effects: &mut Vec<DeferredEffect>, hub: &mut Hub) {
+        for effect in effects.drain(..) {
+            match effect {
+                DeferredEffect::Run(run) => hub.set_run(run),
+                DeferredEffect::Event(event) => hub.emit(event),
             }
         }
     }
 }
 
-/// The parts that the journal needs to write entries that are ahead, and the result of the write.
-pub(crate) struct Parked {
+/// The parts that the journal lends to the task of the run to write its entries, and the result.
+pub(crate) struct LentWrite {
     // The memory is released before the hub closes the event streams.
     pub(crate) write: Option<Write>,
     pub(crate) memory: Arc<dyn Memory>,
     pub(crate) at: u64,
-    pub(crate) ahead: Ahead,
+    pub(crate) unwritten: Unwritten,
     pub(crate) hub: Hub,
     pub(crate) result: Option<Result<(), MemoryError>>,
 }
 
-impl Parked {
+impl LentWrite {
     fn poll(&mut self, cx: &mut Context<'_>) {
         if self.result.is_some() {
             return;
         }
-        let Parked { memory, at, ahead, hub, write, result } = self;
+        let LentWrite { memory, at, unwritten, hub, write, result } = self;
         let write = write.get_or_insert_with(|| {
-            let entries = std::mem::take(&mut ahead.entries);
+            let entries = std::mem::take(&mut unwritten.entries);
             Write { applied: entries.len(), ..Write::new(memory, *at, entries) }
         });
         let Poll::Ready(written) = write.append.poll_unpin(cx) else { return };
         if written.is_ok() {
             // The clock may panic. Then the state is rebuilt, and the append is not polled again.
             *result = Some(Err(applied_in_part()));
-            Held::emit_all(&mut ahead.held, hub);
+            DeferredEffect::emit_all(&mut unwritten.effects, hub);
         }
         *result = Some(written);
     }
@@ -103,48 +103,48 @@ pub(crate) fn applied_in_part() -> MemoryError {
     MemoryError::Failed("a panic came before all entries of an append were applied".into())
 }
 
-/// The slot in which a journal leaves entries that are ahead, for the task of the run.
+/// The slot in which a journal leaves unwritten entries for the task of the run.
 #[derive(Clone, Default)]
 pub(crate) struct WriteBehind(Arc<Slot>);
 
 #[derive(Default)]
 struct Slot {
-    /// Unwritten entries are parked. The flag saves the wait for the pattern a lock.
+    /// Unwritten entries are lent. The flag saves the wait for the pattern a lock.
     is_unwritten: AtomicBool,
-    parked: Mutex<Option<Parked>>,
+    lent: Mutex<Option<LentWrite>>,
 }
 
 impl WriteBehind {
-    pub(crate) fn put(&self, parked: Parked) {
-        *self.parked() = Some(parked);
+    pub(crate) fn put(&self, lent: LentWrite) {
+        *self.lent() = Some(lent);
         self.0.is_unwritten.store(true, Ordering::Release);
     }
 
-    pub(crate) fn take(&self) -> Option<Parked> {
+    pub(crate) fn take(&self) -> Option<LentWrite> {
         self.0.is_unwritten.store(false, Ordering::Release);
-        self.parked().take()
+        self.lent().take()
     }
 
-    /// Returns whether unwritten entries are parked.
+    /// Returns whether unwritten entries are lent.
     pub(crate) fn is_unwritten(&self) -> bool {
         self.0.is_unwritten.load(Ordering::Acquire)
     }
 
-    /// Writes the parked entries, and emits their events. Never resolves.
+    /// Writes the lent entries, and emits their events. Never resolves.
     pub(crate) async fn write(&self) {
         std::future::poll_fn(|cx| {
             if self.is_unwritten()
-                && let Some(parked) = &mut *self.parked()
+                && let Some(lent) = &mut *self.lent()
             {
-                parked.poll(cx);
-                self.0.is_unwritten.store(parked.result.is_none(), Ordering::Release);
+                lent.poll(cx);
+                self.0.is_unwritten.store(lent.result.is_none(), Ordering::Release);
             }
             Poll::Pending
         })
         .await
     }
 
-    fn parked(&self) -> MutexGuard<'_, Option<Parked>> {
-        self.0.parked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lent(&self) -> MutexGuard<'_, Option<LentWrite>> {
+        self.0.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

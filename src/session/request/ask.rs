@@ -39,7 +39,7 @@ pub struct Ask {
     /// A digest of the pattern's own messages and settings; `None` if the request is the
     /// conversation alone. The step's profile is excluded, because it may depend on the history,
     /// and so on the reply.
-    pub(crate) asked: Option<Arc<str>>,
+    pub(crate) digest: Option<Arc<str>>,
 }
 
 impl Ask {
@@ -136,7 +136,7 @@ impl Ask {
 
     /// Fills the unset parts of the request from a profile, as [`Profile::within`] does.
     pub(crate) fn within(mut self, profile: &Profile) -> Self {
-        self.asked = self.digest();
+        self.digest = self.compute_digest();
         self.profile = self.profile.within(profile);
         self
     }
@@ -154,15 +154,15 @@ impl Ask {
     }
 
     /// Returns a digest of the request, or `None` if it is the conversation alone.
-    fn digest(&self) -> Option<Arc<str>> {
+    fn compute_digest(&self) -> Option<Arc<str>> {
         if self.messages.is_none() && self.also.is_empty() {
             return None;
         }
         let Ask {
             profile: Profile { model, system, instructions, tools, .. }, messages, also, ..
         } = self;
-        let asked = (model, system, instructions, messages, also, tools);
-        let text = serde_json::to_string(&asked).unwrap_or_default();
+        let parts = (model, system, instructions, messages, also, tools);
+        let text = serde_json::to_string(&parts).unwrap_or_default();
         Some(hex_digest(&text))
     }
 

@@ -36,10 +36,10 @@ pub(crate) async fn ask_all(
         if answers_conversation && session.may_convert_last() && !request::is_answerable(&request) {
             return Err(StepError::NothingToAnswer);
         }
-        let key = ask.key.map(|key| RequestKey { key, asked: digest(&model.info().id, &request) });
-        let recorded = key.as_ref().and_then(|RequestKey { key, asked }| {
+        let key = ask.key.map(|key| RequestKey { key, digest: digest(&model.info().id, &request) });
+        let recorded = key.as_ref().and_then(|RequestKey { key, digest }| {
             let (then, message) = session.journal.state.keyed_replies.get(key)?;
-            (then == asked).then(|| message.clone())
+            (then == digest).then(|| message.clone())
         });
         if recorded.is_none() {
             let needed = estimate(session, model.info(), &request);

@@ -11,7 +11,7 @@ use crate::log::turn::Used;
 use crate::model::ModelInfo;
 use crate::session::Session;
 use crate::session::request::estimate::Needed;
-use crate::session::request::in_flight::Held;
+use crate::session::request::in_flight::HeldBudget;
 use crate::session::request::stream::follow;
 
 /// A budget of a run, a session or a sub-agent, and its usage.
@@ -98,7 +98,7 @@ pub(crate) fn fits_beside(session: &Session, needed: Needed) -> bool {
 
 /// The decision on a request that is about to be sent.
 pub(crate) enum Admission {
-    Admitted(Held),
+    Admitted(HeldBudget),
     /// Others in progress must end first.
     Later,
     /// A steer interrupts the request.
@@ -112,7 +112,7 @@ pub(crate) async fn admit(session: &mut Session, needed: Needed) -> Result<Admis
     if !fits_beside(session, needed) {
         return Ok(Admission::Later);
     }
-    let mut held = Held { output: needed.output, permit: None };
+    let mut held = HeldBudget { output: needed.output, permit: None };
     let Some(shared) = session.tree.shared_budget.clone() else {
         return Ok(Admission::Admitted(held));
     };

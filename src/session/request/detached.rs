@@ -15,7 +15,7 @@ use crate::model::{ChatModel, ChatRequest, ModelEvent, ModelInfo};
 use crate::session::Session;
 use crate::session::request::budget::{self, Admission};
 use crate::session::request::estimate::Needed;
-use crate::session::request::in_flight::Held;
+use crate::session::request::in_flight::HeldBudget;
 use crate::session::request::reply::Reply;
 use crate::session::request::stream::{ReplySize, Streamed, follow, read, take_event};
 
@@ -62,10 +62,10 @@ impl Partial {
         let is_reply = reply.is_some();
         let message = Arc::new(Message::new(id, reply.unwrap_or(empty)));
         // A failed request is not stored under its key: it is sent again.
-        let (key, asked) =
-            key.filter(|_| is_reply).map(|RequestKey { key, asked }| (key, asked)).unzip();
+        let (key, request_digest) =
+            key.filter(|_| is_reply).map(|RequestKey { key, digest }| (key, digest)).unzip();
         let (message_of_entry, cost) = (message.clone(), model.cost(&usage));
-        let entry = LogEntry::Detached { message: message_of_entry, cost, key, asked };
+        let entry = LogEntry::Detached { message: message_of_entry, cost, key, request_digest };
         DetachedReply { entry, message: is_reply.then_some(message), error }
     }
 }
@@ -76,7 +76,7 @@ pub(crate) async fn send(
     session: &mut Session,
     model: &dyn ChatModel,
     request: ChatRequest,
-    (estimate, held): (Estimate, Held),
+    (estimate, held): (Estimate, HeldBudget),
 ) -> Result<DetachedReply, MemoryError> {
     let mut partial = Partial::new(session, model);
     let id = partial.id;
@@ -94,7 +94,7 @@ pub(crate) async fn send(
 /// A pattern's key of a request, and a digest of the request.
 pub(crate) struct RequestKey {
     pub(crate) key: Arc<str>,
-    pub(crate) asked: Arc<str>,
+    pub(crate) digest: Arc<str>,
 }
 
 /// A request that is sent together with others.

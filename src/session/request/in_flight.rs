@@ -17,7 +17,7 @@ pub(crate) struct InFlight {
 
 /// The reservation of a request in progress, without its input, which is in the log.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldBudget {
     /// The expected usage of the output.
     pub(crate) output: Estimate,
     /// The request's part of the budget that the session shares with others.
@@ -26,7 +26,7 @@ pub(crate) struct Held {
 
 struct Request {
     message: MessageId,
-    held: Held,
+    held: HeldBudget,
     model: Arc<ModelInfo>,
     /// The usage of the current attempt so far.
     usage: Usage,
@@ -42,7 +42,7 @@ impl Request {
 
 impl InFlight {
     /// Starts a request.
-    pub(crate) fn start(&mut self, message: MessageId, model: Arc<ModelInfo>, held: Held) {
+    pub(crate) fn start(&mut self, message: MessageId, model: Arc<ModelInfo>, held: HeldBudget) {
         self.requests.push(Request { message, held, model, usage: Usage::default() });
     }
 

@@ -1,4 +1,4 @@
-//! The inbox of a session's task: commands from handles, inputs that other processes have posted to
+//! The queue of a session's task: commands from handles, inputs that other processes have posted to
 //! the session's mailbox, and the deadlines of pending actions.
 //!
 //! A posted input becomes a command like any other. The mailbox is read before an input of a handle
@@ -32,7 +32,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The commands of a session, in the order in which they are handled.
-pub(crate) struct Inbox {
+pub(crate) struct CommandQueue {
     commands: mpsc::UnboundedReceiver<Command>,
     /// No handle is left.
     is_closed: bool,
@@ -74,14 +74,14 @@ struct Read {
     receipt: Option<InputReceipt>,
 }
 
-impl Inbox {
-    /// Creates the inbox for these commands of handles, and for the mailbox of the memory.
+impl CommandQueue {
+    /// Creates the queue for these commands of handles, and for the mailbox of the memory.
     pub(crate) fn new(
         commands: mpsc::UnboundedReceiver<Command>,
         memory: Option<Arc<dyn Memory>>,
         deadlines: Deadlines,
     ) -> Self {
-        Inbox {
+        CommandQueue {
             commands,
             is_closed: false,
             arrived: VecDeque::new(),
@@ -127,7 +127,7 @@ impl Inbox {
         }
     }
 
-    /// Returns the next command that was [collected](Inbox::collect) or read from the mailbox.
+    /// Returns the next command that was [collected](CommandQueue::collect) or read from the mailbox.
     pub(crate) async fn next_collected(&mut self) -> Option<Command> {
         loop {
             if let Some(command) = self.ready.pop_front() {
@@ -249,7 +249,7 @@ impl Inbox {
 
     /// Waits until something happens.
     async fn wait(&mut self) {
-        let Inbox { commands, is_closed, arrived, mail, deadlines, .. } = self;
+        let CommandQueue { commands, is_closed, arrived, mail, deadlines, .. } = self;
         let mail_event = async {
             match mail {
                 Some(mail) => mail.next_event().await,
