@@ -59,7 +59,7 @@ fn turn(n: u64) -> [LogEntry; 10] {
         message: id(k),
         model: "offline/model".into(),
         tools: None,
-        asked: None,
+        request_digest: None,
         estimate: Estimate::new(1_000, Some(0.001)),
     };
     [

@@ -1,7 +1,7 @@
 //! [`SessionState`]: the state of a session, computed from its log, and the events of each entry.
 //!
-//! Only [`SessionState::apply`] turns an entry into state and numbered events. The live session, a restart
-//! and a reader that reconnects all use it, so they cannot disagree.
+//! Only [`SessionState::apply`] turns an entry into state and numbered events. The live session, a
+//! restart and a reader that reconnects all use it, so they cannot disagree.
 
 mod charges;
 mod children;

@@ -67,7 +67,8 @@ fn no_file_has_more_than_500_lines_without_tests() {
 }
 
 /// `app → server → host → {tools, providers, memory, patterns, durable, protocols, mcp, otel} →
-/// core`; the crates in the middle never import each other. Cargo itself refuses circles of packages.
+/// core`; the crates in the middle never import each other. Cargo itself refuses circles of
+/// packages.
 #[test]
 fn crates_depend_only_downwards() {
     let middle = "durable mcp memory otel patterns protocols providers tools";

@@ -1,10 +1,11 @@
 //! [`ServerBuilder`]: the configuration of a server.
 
+mod build;
+
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::HeaderValue;
 use loopwright_core::limits::Budget;
 use loopwright_core::{Principal, SessionStore};
 use loopwright_host::{
@@ -13,31 +14,19 @@ use loopwright_host::{
 };
 #[cfg(feature = "long-term")]
 use loopwright_memory::long_term::LongTerm;
-use tokio::sync::Semaphore;
 
-use super::drain::Drain;
-use super::origin::read_origin;
-use super::readiness::Readiness;
 #[cfg(feature = "jwt")]
 use crate::access::JwtUsers;
 use crate::access::{AccessPolicy, Caller, OwnerPolicy, Proxies, TokenDigest, Users};
-use crate::cluster::ClusterLink;
 #[cfg(feature = "cluster")]
 use crate::cluster::ClusterSettings;
-use crate::inbox::{ActionChange, ActionWatch, OnAction};
 #[cfg(feature = "webhooks")]
-use crate::inbox::{Webhook, WebhookSender};
+use crate::inbox::Webhook;
+use crate::inbox::{ActionChange, OnAction};
 use crate::limits::bounded_reads::BoundedReads;
-use crate::limits::daily_budget::DailyBudget;
-use crate::limits::run_quota::RunQuota;
 use crate::limits::{self, Limits};
-use crate::live::{LiveSessions, Parts};
-use crate::server::{Server, Shared};
-use crate::streams::backlog::LogBacklogs;
-use crate::streams::event_streams::EventStreams;
-use crate::streams::histories::Histories;
+use crate::server::Server;
 use crate::telemetry::ServerTelemetry;
-use crate::telemetry::metrics::Metrics;
 
 /// Builder for a [`Server`].
 #[must_use = "call build()"]
@@ -224,16 +213,16 @@ impl ServerBuilder {
     }
 
     /// Adds one of the app's own settings to the settings of sessions. Agents read it with
-    /// [`AgentSetup::custom`](loopwright_host::AgentSetup::custom). Clients choose its value under `custom`
-    /// of a session's settings, unless it is [`host_only`](CustomSetting::host_only).
+    /// [`AgentSetup::custom`](loopwright_host::AgentSetup::custom). Clients choose its value under
+    /// `custom` of a session's settings, unless it is [`host_only`](CustomSetting::host_only).
     pub fn setting(mut self, setting: CustomSetting) -> Self {
         self.agents.add_setting(setting);
         self
     }
 
-    /// Sets the system prompt that [`AgentSetup::system`](loopwright_host::AgentSetup::system) returns for
-    /// sessions without one of their own: a text, or a function of the setup. A coding agent
-    /// without its own prompt uses it too.
+    /// Sets the system prompt that [`AgentSetup::system`](loopwright_host::AgentSetup::system)
+    /// returns for sessions without one of their own: a text, or a function of the setup. A coding
+    /// agent without its own prompt uses it too.
     pub fn system(mut self, prompt: impl Into<SystemPrompt>) -> Self {
         self.agents.set_system(prompt.into());
         self
@@ -417,101 +406,5 @@ impl ServerBuilder {
     ) -> Result<Self, ConfigError> {
         self.proxies = Arc::new(Proxies::parse(proxies)?);
         Ok(self)
-    }
-
-    /// Builds the server. It does not listen yet.
-    ///
-    /// # Errors
-    /// Returns a [`ConfigError`] if:
-    ///
-    /// - there is no agent, two agents have the same name, or an agent has an empty name,
-    /// - a token has fewer than 16 characters or belongs to two callers, or a digest is not 64
-    ///   hexadecimal digits,
-    /// - the address of an issuer is not https, or a webhook has an invalid address or secret,
-    /// - an origin is invalid, or there are origins but no token,
-    /// - one of the app's own settings or its default value is invalid.
-    pub fn build(mut self) -> Result<Server, ConfigError> {
-        if !self.has_rules && self.users.has_others() {
-            self.agents.set_rules(OperatorRules::strict());
-        }
-        if let Some(name) = self.duplicate {
-            let why = format!("Two agents are called `{name}`: give each a name of its own.");
-            return Err(ConfigError(why.into()));
-        }
-        if self.has_unnamed {
-            let why = "An agent has an empty name: give it one.";
-            return Err(ConfigError(why.into()));
-        }
-        if self.agents.is_empty() {
-            let why = "There is no agent: give one with `ServerBuilder::agent`.";
-            return Err(ConfigError(why.into()));
-        }
-        if let Some(error) = self.bad_user {
-            return Err(error);
-        }
-        self.agents.check_settings()?;
-        let origins: Vec<HeaderValue> =
-            self.origins.iter().map(|origin| read_origin(origin)).collect::<Result<_, _>>()?;
-        if !origins.is_empty() && self.users.is_empty() {
-            // Without one, any script of that page, wherever it was loaded from, could run
-            // commands.
-            let why = "Pages of other origins need a token: give one besides the origins.";
-            return Err(ConfigError(why.into()));
-        }
-        #[cfg(feature = "webhooks")]
-        let webhooks = self.webhooks.iter().map(WebhookSender::new).collect::<Result<_, _>>()?;
-        let metrics = Arc::<Metrics>::default();
-        let runs = RunQuota::new(self.limits.runs_per_client, self.limits.runs);
-        let drain = Drain::default();
-        #[cfg(feature = "cluster")]
-        let cluster = ClusterLink::new(self.cluster);
-        #[cfg(not(feature = "cluster"))]
-        let cluster = ClusterLink::default();
-        let actions = ActionWatch::new(self.store.clone(), drain.clone());
-        let daily_budget = DailyBudget::new(self.daily_budget, self.store.clone(), self.daily_use);
-        let daily_budget = Arc::new(daily_budget);
-        let parts = Parts {
-            daily_budget: daily_budget.clone(),
-            actions: actions.clone(),
-            agents: self.agents.clone(),
-            store: self.store.clone(),
-            principal: self.principal.clone(),
-            runs: runs.clone(),
-            metrics: metrics.clone(),
-            drain: drain.clone(),
-            cluster: cluster.clone(),
-            telemetry: self.telemetry.clone(),
-        };
-        Ok(Server(Arc::new(Shared {
-            agents: self.agents,
-            has_rules: self.has_rules,
-            proxies: self.proxies,
-            users: self.users,
-            policy: self.policy,
-            daily_budget,
-            hosts: self.hosts,
-            origins,
-            store: self.store,
-            principal: self.principal,
-            #[cfg(feature = "long-term")]
-            long_term: self.long_term,
-            actions,
-            on_action: self.on_action,
-            #[cfg(feature = "webhooks")]
-            webhooks,
-            live: LiveSessions::new(parts, self.limits.open_sessions),
-            runs,
-            metrics,
-            event_streams: EventStreams::default(),
-            histories: Histories::default(),
-            log_backlogs: LogBacklogs::default(),
-            bodies: Semaphore::new(self.limits.bodies.min(Semaphore::MAX_PERMITS)),
-            openapi: OnceLock::new(),
-            drain,
-            cluster,
-            readiness: Readiness::default(),
-            telemetry: self.telemetry,
-            limits: self.limits,
-        })))
     }
 }

@@ -147,7 +147,9 @@ async fn next_event(session: &mut Session) -> Result<(), StepError> {
             session.journal.apply_ahead().await?;
             handled
         }
-        () = std::future::ready(()), if journal.has_unwritten() => Ok(session.journal.flush().await?),
+        () = std::future::ready(()), if journal.has_unwritten() => {
+            Ok(session.journal.flush().await?)
+        }
     }
 }
 
@@ -164,7 +166,9 @@ pub(crate) async fn wait_for_running(session: &mut Session) -> Result<(), Memory
             (call, report) = children.next() => {
                 let _ = sub_agents::handle(session, call, report);
             }
-            () = std::future::ready(()), if journal.has_unwritten() => session.journal.flush().await?,
+            () = std::future::ready(()), if journal.has_unwritten() => {
+                session.journal.flush().await?;
+            }
         }
         session.journal.apply_ahead().await?;
     }

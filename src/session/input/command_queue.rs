@@ -127,7 +127,8 @@ impl CommandQueue {
         }
     }
 
-    /// Returns the next command that was [collected](CommandQueue::collect) or read from the mailbox.
+    /// Returns the next command that was [collected](CommandQueue::collect) or read from the
+    /// mailbox.
     pub(crate) async fn next_collected(&mut self) -> Option<Command> {
         loop {
             if let Some(command) = self.ready.pop_front() {

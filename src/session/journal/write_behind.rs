@@ -1,8 +1,8 @@
 //! Writing of entries that are applied before they are written.
 //!
 //! These entries belong to the journal. While a pattern awaits something other than the session,
-//! the journal is out of reach. So the unwritten entries are left in a [`LentWrite`], which the task
-//! of the run writes while it waits for the pattern.
+//! the journal is out of reach. So the unwritten entries are left in a [`LentWrite`], which the
+//! task of the run writes while it waits for the pattern.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,6 @@
 //! The operations that look something up: agents, models, messages with certain words.
 
+use loopwright_protocols::NOT_BLANK;
 use serde_json::json;
 
 use super::document::Document;
@@ -55,7 +56,7 @@ fn search(document: &mut Document) {
         .parameter(
             "query",
             "q",
-            json!({ "type": "string", "pattern": loopwright_protocols::NOT_BLANK, "maxLength": MAX_QUERY_CHARS }),
+            json!({ "type": "string", "pattern": NOT_BLANK, "maxLength": MAX_QUERY_CHARS }),
             "The words.",
         )
         .optional_parameter(
