@@ -23,7 +23,8 @@
 //! let mut settings = SessionSettings::new();
 //! settings.max_turns = Some(10);
 //! let agent = support.build(&AgentSetup::new(settings)).await?;
-//! assert_eq!(agent.run("Is invoice 7 paid?").await?.text(), "Invoice 7 is paid.");
+//! let outcome = agent.session().await?.prompt("Is invoice 7 paid?").await?;
+//! assert_eq!(outcome.text, "Invoice 7 is paid.");
 //! # Ok(()) }
 //! ```
 //!

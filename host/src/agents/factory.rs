@@ -35,7 +35,7 @@ use crate::settings::SessionSettings;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut settings = SessionSettings::new();
 /// settings.pattern = Some("react".into()); // this agent has one loop
-/// let rejection = support.build(&AgentSetup::new(settings)).await.unwrap_err();
+/// let rejection = support.build(&AgentSetup::new(settings)).await.err().unwrap();
 /// assert_eq!(rejection.path(), Some("/pattern"));
 /// # Ok(()) }
 /// ```
