@@ -71,7 +71,10 @@ fn killed_and_resumed() {
     terminal.signal("-KILL");
     terminal.line("");
     terminal.until("Killed");
-    terminal.line("reset; loopwright -c");
+    terminal.line("reset; clear; echo usable"); // `reset` drops what is typed meanwhile
+    terminal
+        .when("the old screen is gone", |screen| screen.shows("usable") && !screen.shows("I do."));
+    terminal.line("loopwright -c");
     terminal.until("Remember the goats");
     terminal.until("I do.");
     chat.quit();
