@@ -34,6 +34,7 @@
 //!   coding tools, and `EnvModels`, the models of the known providers. Without it the crate depends
 //!   on neither providers nor tools, patterns and memory.
 //! - `long-term` (on by default): facts that outlive sessions, for `CodingAgent`.
+//! - `rustls-ring` (on by default): TLS for `EnvModels`; without it only `http://` addresses work.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

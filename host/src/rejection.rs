@@ -89,9 +89,11 @@ impl fmt::Display for AgentRejection {
 
 impl std::error::Error for AgentRejection {}
 
-/// Converts the error of an agent that cannot be built with any settings.
+/// Converts the error of an agent that cannot be built with any settings. Also a failed store has
+/// status 500.
 impl From<AgentError> for AgentRejection {
     fn from(error: AgentError) -> Self {
+        tracing::error!(%error, "an agent cannot be built");
         AgentRejection::internal(sentence(&error))
     }
 }

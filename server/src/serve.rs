@@ -61,8 +61,8 @@ const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// Returns an error if the listener has no local address. If other machines can reach it, the
-/// server needs a token and [rules](crate::ServerBuilder::rules). With
-/// [trusted proxies](crate::ServerBuilder::trusted_proxies) it needs a token.
+/// server needs a token and [rules](crate::ServerBuilder::rules): also through a
+/// [trusted proxy](crate::ServerBuilder::trusted_proxies).
 pub async fn serve(
     listener: TcpListener,
     server: Server,
@@ -78,10 +78,10 @@ pub async fn serve(
             ),
         ));
     };
-    if !address.ip().to_canonical().is_loopback() && !server.shared().has_rules {
+    if guard.is_reachable() && !server.shared().has_rules {
         let why = format!(
-            "Other machines can reach {address}: say what their users may do, with \
-             `ServerBuilder::rules`."
+            "Other machines can reach {address}, directly or through a trusted proxy: say what \
+             their users may do, with `ServerBuilder::rules`."
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }

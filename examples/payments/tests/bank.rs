@@ -61,8 +61,11 @@ impl Bank {
         Bank { address, state, held }
     }
 
+    /// Sets the treatment of the next order, and closes the connections of orders held so far.
     pub(crate) fn set(&self, next: Next) {
-        self.state.lock().unwrap().next = next;
+        let mut state = self.state.lock().unwrap();
+        state.next = next;
+        state.open.clear();
     }
 
     /// Waits until an order is held.

@@ -62,7 +62,7 @@ impl Addresses {
 }
 
 /// Parses an IP address or a network.
-pub(super) fn network(text: &str) -> Option<IpNet> {
+fn network(text: &str) -> Option<IpNet> {
     let address = |text: &str| text.parse::<IpAddr>().ok().map(|ip| ip.to_canonical().into());
     text.parse::<IpNet>().ok().map(|network| network.trunc()).or_else(|| address(text))
 }

@@ -37,9 +37,14 @@ impl Guard {
     /// directly or through a trusted proxy, and there is no token.
     pub(crate) fn new(address: SocketAddr, server: Server) -> Option<Arc<Self>> {
         let local = address.ip().to_canonical().is_loopback();
-        let needs_token = !local || !server.shared().proxies.is_empty();
         let has_token = !server.shared().users.is_empty();
-        (has_token || !needs_token).then(|| Arc::new(Guard { server, local }))
+        let guard = Arc::new(Guard { server, local });
+        (has_token || !guard.is_reachable()).then_some(guard)
+    }
+
+    /// Returns whether other machines can reach the server, directly or through a trusted proxy.
+    pub(crate) fn is_reachable(&self) -> bool {
+        !self.local || !self.server.shared().proxies.is_empty()
     }
 
     /// Checks a request, and returns the token that identifies the caller.

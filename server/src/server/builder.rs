@@ -396,7 +396,8 @@ impl ServerBuilder {
     /// The client's address counts for the quotas of clients and is logged. Connections from
     /// proxies are not bounded like a client's connections. Instead, each client's requests in
     /// progress are bounded. Others can reach the server through a proxy, so a
-    /// [served](crate::serve) server with proxies needs a token.
+    /// [served](crate::serve) server with proxies needs a token and
+    /// [rules](ServerBuilder::rules).
     ///
     /// # Errors
     /// Returns a [`ConfigError`] if a proxy is neither an IP address nor a network.

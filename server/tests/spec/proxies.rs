@@ -25,7 +25,7 @@ async fn start(proxies: &[&str], set: impl FnOnce(ServerBuilder) -> ServerBuilde
     let model = ScriptedModel::new((0..9).map(|_| Script::new().say("half").hang()));
     let agent = GenericAgent::builder(model, PiPattern).build().unwrap();
     let builder = Server::builder(InMemoryStore::new()).agent("agent", agent);
-    let builder = builder.trusted_proxies(proxies).unwrap();
+    let builder = builder.rules(OperatorRules::open()).trusted_proxies(proxies).unwrap();
     let server = set(builder.token(TOKEN)).build().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -160,10 +160,10 @@ async fn a_server_for_others_needs_rules() {
     serve_on_all(Some(OperatorRules::strict())).await.unwrap();
 }
 
-/// C284: Everybody behind a proxy reaches the server, so it needs a token at any address.
+/// C284: Everybody behind a proxy reaches the server, so it needs a token and rules at any address.
 #[tokio::test]
-async fn a_server_behind_a_proxy_needs_a_token() {
-    let serve_locally = async |token: Option<&str>| {
+async fn a_server_behind_a_proxy_needs_a_token_and_rules() {
+    let serve_locally = async |token: Option<&str>, has_rules: bool| {
         let agent = GenericAgent::builder(ScriptedModel::new([]), PiPattern).build().unwrap();
         let builder = Server::builder(InMemoryStore::new()).agent("agent", agent);
         let builder = builder.trusted_proxies(["127.0.0.1"]).unwrap();
@@ -171,10 +171,13 @@ async fn a_server_behind_a_proxy_needs_a_token() {
             Some(token) => builder.token(token),
             None => builder,
         };
+        let builder = if has_rules { builder.rules(OperatorRules::strict()) } else { builder };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         serve(listener, builder.build().unwrap(), std::future::ready(())).await
     };
-    let error = serve_locally(None).await.unwrap_err();
+    let error = serve_locally(None, true).await.unwrap_err();
     assert!(error.to_string().contains("needs a token"), "{error}");
-    serve_locally(Some(TOKEN)).await.unwrap();
+    let error = serve_locally(Some(TOKEN), false).await.unwrap_err();
+    assert!(error.to_string().contains("`ServerBuilder::rules`"), "{error}");
+    serve_locally(Some(TOKEN), true).await.unwrap();
 }
