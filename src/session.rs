@@ -182,15 +182,15 @@ impl Session {
         // entries that are not written.
         let written = self.journal.flush().await;
         if written.is_err() {
-            let _ = self.refold().await; // what is not in the log is not given out
+            let _ = self.rebuild_state().await; // what is not in the log is not given out
         }
         let accepted = self.handle(command).await;
         written.and(accepted)
     }
 
     /// Rebuilds the state if it differs from the log.
-    async fn refold(&mut self) -> Result<(), MemoryError> {
-        if self.journal.refold().await? {
+    async fn rebuild_state(&mut self) -> Result<(), MemoryError> {
+        if self.journal.rebuild_state().await? {
             // These belong to calls that the log may not have.
             self.executor.ready.clear();
             self.children.idle.clear();
@@ -201,7 +201,7 @@ impl Session {
     /// Rebuilds the state if it differs from the log, and lets writes succeed again. Returns the
     /// earlier failure, if there was one.
     pub(crate) async fn recover(&mut self) -> Result<Option<MemoryError>, MemoryError> {
-        self.refold().await?;
+        self.rebuild_state().await?;
         self.journal.recover().await
     }
 

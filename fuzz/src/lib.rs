@@ -7,7 +7,7 @@
 mod decoder;
 mod depth;
 mod entries;
-mod fold;
+mod log;
 mod mutate;
 mod parser;
 mod protocols;
@@ -19,7 +19,7 @@ mod worker;
 
 pub use decoder::{Format, check_decoder};
 pub use depth::check_depth;
-pub use fold::check_log_of;
+pub use log::check_log_of;
 pub use mutate::{mutate, mutate_lines};
 pub use parser::check_parser;
 pub use protocols::{check_decoders, check_folds};

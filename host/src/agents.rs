@@ -8,5 +8,5 @@ mod setup;
 
 pub use self::factory::AgentFactory;
 pub use self::models::Models;
-pub use self::registry::Agents;
-pub use self::setup::{AgentSetup, ChatOptions, SystemPrompt};
+pub use self::registry::{Agents, RequestAgent};
+pub use self::setup::{AgentSetup, RequestOptions, SystemPrompt};

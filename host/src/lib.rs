@@ -46,14 +46,16 @@ mod rejection;
 mod rules;
 mod settings;
 
-pub use agents::{AgentFactory, AgentSetup, Agents, ChatOptions, Models, SystemPrompt};
+pub use agents::{
+    AgentFactory, AgentSetup, Agents, Models, RequestAgent, RequestOptions, SystemPrompt,
+};
 #[cfg(feature = "coding-agent")]
 #[cfg_attr(docsrs, doc(cfg(feature = "coding-agent")))]
 pub use coding_agent::{CodingAgent, CodingAgentBuilder, EnvModels};
 pub use error::ConfigError;
-pub use rejection::{AgentRejection, RejectionKind, sentence};
+pub use rejection::{AgentRejection, RejectionKind};
 pub use rules::OperatorRules;
 pub use settings::{
-    CustomSetting, LlmConfig, MAX_NAME_CHARS, SessionSettings, Setting, SettingKind, SettingPlace,
-    SettingScope, SettingType, SettingsChange, schema_of,
+    CustomSetting, LlmConfig, SessionSettings, Setting, SettingKind, SettingPlace, SettingScope,
+    SettingType, SettingsChange,
 };

@@ -15,9 +15,9 @@ pub struct AgentRejection {
     message: String,
 }
 
-/// The kinds of rejections. A server answers each with a status.
+/// The kinds of rejections. A server answers each with a status. The enum is exhaustive, because a
+/// front end must know each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum RejectionKind {
     /// A setting is invalid: status 400.
     BadRequest,
@@ -94,7 +94,7 @@ impl std::error::Error for AgentRejection {}
 impl From<AgentError> for AgentRejection {
     fn from(error: AgentError) -> Self {
         tracing::error!(%error, "an agent cannot be built");
-        AgentRejection::internal(sentence(&error))
+        AgentRejection::internal(format!("The agent cannot be built: {error}."))
     }
 }
 
@@ -110,16 +110,4 @@ impl From<DecodeError> for AgentRejection {
     fn from(error: DecodeError) -> Self {
         AgentRejection::bad_request(error.path, error.message)
     }
-}
-
-/// Returns the error's text with a capital letter and a full stop.
-pub fn sentence(error: &dyn fmt::Display) -> String {
-    let text = error.to_string();
-    let mut letters = text.chars();
-    let first = letters.next().into_iter().flat_map(char::to_uppercase);
-    let mut text: String = first.chain(letters).collect();
-    if !text.ends_with(['.', '!', '?']) {
-        text.push('.');
-    }
-    text
 }

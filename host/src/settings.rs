@@ -17,11 +17,11 @@ use serde::Deserialize;
 
 pub(crate) use self::address::without_credentials;
 pub use self::change::SettingsChange;
-pub use self::custom::{CustomSetting, SettingKind, schema_of};
+pub use self::custom::{CustomSetting, SettingKind};
 pub(crate) use self::custom::{CustomValues, check_values};
 #[cfg(feature = "coding-agent")]
 pub(crate) use self::session::PATTERNS;
-pub use self::session::{MAX_NAME_CHARS, SessionSettings};
+pub use self::session::SessionSettings;
 pub use self::setting::{Setting, SettingPlace, SettingScope, SettingType};
 
 /// The model of one chat request. The `Debug` output has neither key nor headers.

@@ -58,7 +58,7 @@ pub(crate) async fn resolve_action(
     shared.drain.check()?;
     let call = result.call.clone();
     let is_pending = check_decide(server, caller, session, &call, &result.digest).await?;
-    result.by = caller.decides_as(shared.users.has_named()).map(Into::into);
+    result.by = caller.decides_as(shared.users.has_others()).map(Into::into);
     result.source = Some(match client.0 {
         Some(address) => format!("http from {address}").into(),
         None => "http".into(),

@@ -103,7 +103,7 @@ impl LiveSessions {
     ) -> Result<(), ApiError> {
         let Parts { agents, principal, .. } = &self.0.parts;
         let principal = owner.or(principal.as_ref());
-        if let Some(name) = settings.of_host() {
+        if let Some(name) = settings.first_host_only() {
             let why = "It cannot be set here: only the server's operator does.";
             return Err(ApiError::at(format!("/{name}"), why));
         }

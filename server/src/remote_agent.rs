@@ -82,7 +82,7 @@ impl RemoteAgent {
     /// 1.0. Fails if that interface has another origin than the card, since it must not get the
     /// token.
     pub async fn connect(url: &str, token: Option<&str>) -> Result<Self, ConfigError> {
-        let failed = |why: &str| ConfigError(format!("The agent at `{url}`: {why}").into());
+        let failed = |why: &str| ConfigError::new(format!("The agent at `{url}`: {why}"));
         let mut card_url = Url::parse(url).map_err(|why| failed(&why.to_string()))?;
         if card_url.path() == "/" {
             card_url.set_path("/.well-known/agent-card.json");

@@ -162,3 +162,17 @@ impl Agenda {
         self.queued.retain(|queued| !inputs.contains(&queued.input));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Lists of earlier versions have the position under another name.
+    #[test]
+    fn an_earlier_name_of_the_position_is_read() {
+        let agenda = Agenda::deserialize(json!({ "asked_at": 3 })).unwrap();
+        assert_eq!(agenda.awaiting_since, 3);
+    }
+}

@@ -495,3 +495,27 @@ impl LogEntry {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Logs of earlier versions have the digest of a request under another name.
+    #[test]
+    fn an_earlier_name_of_the_digest_is_read() {
+        let started = LogEntry::RequestStarted {
+            message: MessageId(1),
+            model: "a/b".into(),
+            tools: None,
+            request_digest: Some("d".into()),
+            estimate: Estimate::default(),
+        };
+        let mut written = serde_json::to_value(&started).unwrap();
+        let object = written.as_object_mut().unwrap();
+        assert_eq!(object.remove("request_digest"), Some(json!("d")));
+        object.insert("asked".into(), json!("d"));
+        assert_eq!(LogEntry::deserialize(written).unwrap(), started);
+    }
+}

@@ -124,7 +124,7 @@ impl Journal {
     /// Returns whether another process has taken over the session, so that the state is out of
     /// date.
     pub(crate) fn is_lost(&mut self) -> bool {
-        self.unpark();
+        self.take_back();
         self.is_lost
     }
 
@@ -139,7 +139,7 @@ impl Journal {
 
     /// Returns the hub, which sends the events of the session.
     pub(crate) fn hub(&mut self) -> &mut Hub {
-        self.unpark();
+        self.take_back();
         &mut self.hub
     }
 
@@ -199,7 +199,7 @@ impl Journal {
         if self.staged.is_empty() && !is_awaited && self.is_lent && self.behind.is_unwritten() {
             return Ok(()); // nothing is new
         }
-        self.unpark();
+        self.take_back();
         let is_busy = self.write.is_some() || self.failed.is_some();
         if is_busy || is_awaited || !self.joins {
             return self.flush().await;
@@ -215,13 +215,13 @@ impl Journal {
         unwritten.append(&mut entries);
         self.note_deadline();
         if self.has_unwritten() {
-            self.park();
+            self.lend();
         }
         Ok(())
     }
 
     /// Parks the unwritten entries, for the task of the run to write.
-    fn park(&mut self) {
+    fn lend(&mut self) {
         self.behind.put(LentWrite {
             memory: self.memory.clone(),
             at: self.written,
@@ -234,7 +234,7 @@ impl Journal {
     }
 
     /// Takes back the lent entries, and applies the result of a write by the task of the run.
-    fn unpark(&mut self) {
+    fn take_back(&mut self) {
         if !std::mem::replace(&mut self.is_lent, false) {
             return;
         }
@@ -302,7 +302,7 @@ impl Journal {
     /// Writes the staged entries, then applies them: log first, then state, then events. If the
     /// future is dropped, the next call continues.
     pub(crate) async fn flush(&mut self) -> Result<(), MemoryError> {
-        self.unpark();
+        self.take_back();
         let has_work = |journal: &Journal| {
             journal.write.is_some()
                 || journal.failed.is_some()
@@ -338,7 +338,7 @@ impl Journal {
     /// Appends all entries that are not written. This is the first half of a flush;
     /// [`Journal::apply_written`] is the second.
     pub(crate) async fn write(&mut self) -> Result<(), MemoryError> {
-        self.unpark();
+        self.take_back();
         if self.write.is_none() {
             self.write = Some(self.begin_write());
         }

@@ -84,7 +84,7 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
     if code == 0 && built.distils_at_end && !is_attached {
         distil_at_end(&live.handle).await;
     }
-    // Closing waits for a run in progress, also for one that another process has just asked for.
+    // Closing waits for a run in progress, even for one that another process has just started.
     let is_idle = live.handle.state().await.is_ok_and(|state| !state.is_running);
     let is_kept = !is_idle
         || tokio::select! {

@@ -9,7 +9,7 @@ use loopwright_core::{GenericAgent, Principal};
 
 use super::factory::AgentFactory;
 use super::models::Models;
-use super::setup::{AgentSetup, ChatOptions, SystemPrompt};
+use super::setup::{AgentSetup, RequestOptions, SystemPrompt};
 use crate::error::ConfigError;
 use crate::rejection::AgentRejection;
 use crate::rules::OperatorRules;
@@ -35,6 +35,15 @@ pub struct Agents {
     rules: Arc<OperatorRules>,
 }
 
+/// An agent that answers one request; see [`Agents::for_request`].
+#[non_exhaustive]
+pub struct RequestAgent {
+    /// The agent.
+    pub agent: GenericAgent,
+    /// `true` if its model is the client's, with the client's key; otherwise the operator pays.
+    pub is_clients_model: bool,
+}
+
 impl Default for Agents {
     fn default() -> Self {
         Agents {
@@ -50,10 +59,12 @@ impl Default for Agents {
 }
 
 impl Agents {
-    /// Adds an agent. Returns `false` if the name is taken.
+    /// Adds an agent. Returns `false`, and adds nothing, if the name is taken.
     pub fn add(&mut self, name: Arc<str>, factory: Arc<dyn AgentFactory>) -> bool {
         let is_new = self.named(Some(&name)).is_none();
-        self.by_name.push((name, factory));
+        if is_new {
+            self.by_name.push((name, factory));
+        }
         is_new
     }
 
@@ -78,6 +89,9 @@ impl Agents {
     }
 
     /// Checks the app's own settings, and their default values.
+    ///
+    /// # Errors
+    /// Returns a [`ConfigError`] that names the setting.
     pub fn check_settings(&self) -> Result<(), ConfigError> {
         CustomSetting::check_all(&self.custom)?;
         for (name, value) in &self.defaults.custom {
@@ -89,7 +103,7 @@ impl Agents {
                 }
                 Some(_) => continue,
             };
-            return Err(ConfigError(format!("The default setting `{name}` {why}.").into()));
+            return Err(ConfigError::new(format!("The default setting `{name}` {why}.")));
         }
         Ok(())
     }
@@ -136,6 +150,9 @@ impl Agents {
     }
 
     /// Checks a client's settings for a session against the rules of the operator.
+    ///
+    /// # Errors
+    /// Rejects the first setting that is unknown, invalid or not allowed.
     pub fn check(&self, settings: &SessionSettings) -> Result<(), AgentRejection> {
         self.check_model(settings)?;
         check_values(&self.custom, &settings.custom, &CustomValues::new())?;
@@ -143,6 +160,9 @@ impl Agents {
     }
 
     /// Checks a client's changes to the settings of a session against the rules of the operator.
+    ///
+    /// # Errors
+    /// Rejects the first changed setting that is unknown, invalid or not allowed.
     pub fn check_change(
         &self,
         old: &SessionSettings,
@@ -197,6 +217,9 @@ impl Agents {
     ///
     /// `old` are the session's settings before a change. With the same model, the session keeps its
     /// address, or the lack of one, which stands for the provider's own.
+    ///
+    /// # Errors
+    /// Rejects an agent that is not registered.
     pub fn settle(
         &self,
         settings: &mut SessionSettings,
@@ -239,6 +262,10 @@ impl Agents {
     }
 
     /// Builds the agent of a session.
+    ///
+    /// # Errors
+    /// Fails if the agent is not registered, its model is not allowed, or its factory rejects the
+    /// settings.
     pub async fn for_session(
         &self,
         settings: SessionSettings,
@@ -253,6 +280,9 @@ impl Agents {
 
     /// Returns the change that a call in a session would make, as a unified diff, if the call has a
     /// preview.
+    ///
+    /// # Errors
+    /// Fails if the agent is not registered, or its factory has a reason for no preview.
     pub async fn preview(
         &self,
         settings: SessionSettings,
@@ -263,14 +293,17 @@ impl Agents {
         factory.preview(&self.setup(settings, principal, None), action).await
     }
 
-    /// Builds the agent that answers one request. Returns whether its model is the server's, so
-    /// that the operator pays for it.
+    /// Builds the agent that answers one request.
+    ///
+    /// # Errors
+    /// Fails if the agent is not registered, the settings or the model are not allowed, or the
+    /// agent's factory rejects them.
     pub async fn for_request(
         &self,
         mut settings: SessionSettings,
-        options: ChatOptions,
+        options: RequestOptions,
         principal: Option<&Principal>,
-    ) -> Result<(GenericAgent, bool), AgentRejection> {
+    ) -> Result<RequestAgent, AgentRejection> {
         self.choose(&mut settings)?;
         check_values(&self.custom, &settings.custom, &CustomValues::new())?;
         self.rules.check_approvals(settings.approve.as_deref())?;
@@ -281,7 +314,7 @@ impl Agents {
         if let Some(instructions) = instructions {
             agent = agent.with_instructions(&instructions);
         }
-        Ok((agent, !setup.is_clients_model()))
+        Ok(RequestAgent { agent, is_clients_model: setup.is_clients_model() })
     }
 
     /// Returns the setup of a session, or of a request to `/api/agent-chat`.
@@ -289,7 +322,7 @@ impl Agents {
         &self,
         settings: SessionSettings,
         principal: Option<&Principal>,
-        request: Option<ChatOptions>,
+        request: Option<RequestOptions>,
     ) -> AgentSetup {
         let defaults = self.defaults_of(&settings);
         let mut setup = AgentSetup::new(settings)
@@ -347,6 +380,9 @@ impl Agents {
     }
 
     /// Checks that the agent of a session is registered.
+    ///
+    /// # Errors
+    /// Fails with [`RejectionKind::UnknownAgent`](crate::RejectionKind::UnknownAgent).
     pub fn check_known(&self, settings: &SessionSettings) -> Result<(), AgentRejection> {
         self.factory(settings).map(|_| ())
     }

@@ -38,7 +38,7 @@ pub struct AgentSetup {
     pub(super) rules: Arc<OperatorRules>,
     /// The model that the operator has chosen.
     own_model: Option<String>,
-    pub(super) request: Option<ChatOptions>,
+    pub(super) request: Option<RequestOptions>,
     pub(super) auto: Vec<AutoRule>,
     /// `true` if the agent has taken the request's own model, with the client's key.
     is_clients_model: AtomicBool,
@@ -47,7 +47,8 @@ pub struct AgentSetup {
 
 /// The options of a request that runs without a session, besides the settings of a session.
 #[derive(Debug, Clone, Default)]
-pub struct ChatOptions {
+#[non_exhaustive]
+pub struct RequestOptions {
     /// The model that the client describes, with its own key; `None` for the model of the settings.
     pub llm_config: Option<LlmConfig>,
     /// The sampling temperature.
@@ -147,7 +148,7 @@ impl AgentSetup {
     }
 
     /// Turns it into the setup of one request.
-    pub fn for_request(mut self, options: ChatOptions) -> Self {
+    pub fn for_request(mut self, options: RequestOptions) -> Self {
         self.request = Some(options);
         self
     }

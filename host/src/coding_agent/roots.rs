@@ -28,7 +28,7 @@ impl Roots {
         let open = |root: &PathBuf| {
             let fail = |error: Box<dyn Error + Send + Sync>| {
                 let why = format!("The root {} cannot be used: {error}.", root.display());
-                ConfigError(Failure::new(why).with_source(error))
+                ConfigError::new(Failure::new(why).with_source(error))
             };
             let real = std::fs::canonicalize(root).map_err(|error| fail(error.into()))?;
             let workspace = Workspace::open(&real).map_err(|error| fail(error.into()))?;

@@ -74,7 +74,7 @@ fn host(text: &str) -> Result<(String, Option<u16>), ConfigError> {
             "`{text}` is no address: write a host, with a port or without, an IP address, or a \
              network, such as `models.internal:8080`, `10.0.0.7` or `10.1.0.0/16`."
         );
-        ConfigError(why.into())
+        ConfigError::new(why)
     };
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) => (host, Some(port.parse().map_err(|_| invalid())?)),

@@ -19,7 +19,7 @@ impl ModelPattern {
                 "`{text}` is no pattern of models: write a name such as `openai/gpt-4o-mini`, or \
                  the start of names and `*`, such as `openai/*`."
             );
-            return Err(ConfigError(why.into()));
+            return Err(ConfigError::new(why));
         }
         Ok(match is_start {
             true => ModelPattern::Start(start.to_owned()),

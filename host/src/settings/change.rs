@@ -32,6 +32,9 @@ impl SettingsChange {
 
     /// Returns the changed settings. An address belongs to its model, and is removed when the model
     /// changes.
+    ///
+    /// # Errors
+    /// Rejects a setting that cannot change, and an invalid value.
     pub fn apply(self, settings: &SessionSettings) -> Result<SessionSettings, AgentRejection> {
         if let Some(name) = self.0.keys().find(|name| !changeable().any(|known| known == **name)) {
             let names: Vec<String> = changeable().collect();

@@ -189,9 +189,25 @@ impl CustomSetting {
             } else {
                 continue;
             };
-            return Err(ConfigError(format!("The setting `{name}` {why}.").into()));
+            return Err(ConfigError::new(format!("The setting `{name}` {why}.")));
         }
         Ok(())
+    }
+
+    /// Returns the JSON Schema of the values that clients can choose, or `None` if they can choose
+    /// none.
+    pub fn schema_of_all(settings: &[CustomSetting]) -> Option<Value> {
+        let properties = settings.iter().filter(|setting| !setting.is_host_only);
+        let properties = properties.map(|setting| (setting.name.clone(), setting.schema()));
+        let properties: Map<String, Value> = properties.collect();
+        (!properties.is_empty()).then(|| {
+            json!({
+                "type": ["object", "null"],
+                "description": "Settings of this app.",
+                "properties": properties,
+                "additionalProperties": false,
+            })
+        })
     }
 
     /// Returns the value for a session whose settings contain these values.
@@ -264,22 +280,6 @@ pub(crate) fn check_values(
         }
     }
     Ok(())
-}
-
-/// Returns the JSON Schema of the values that clients can choose, or `None` if they can choose
-/// none.
-pub fn schema_of(settings: &[CustomSetting]) -> Option<Value> {
-    let properties = settings.iter().filter(|setting| !setting.is_host_only);
-    let properties = properties.map(|setting| (setting.name.clone(), setting.schema()));
-    let properties: Map<String, Value> = properties.collect();
-    (!properties.is_empty()).then(|| {
-        json!({
-            "type": ["object", "null"],
-            "description": "Settings of this app.",
-            "properties": properties,
-            "additionalProperties": false,
-        })
-    })
 }
 
 /// Deserialises values of custom settings. `null` stands for no value.

@@ -20,8 +20,6 @@ use super::custom::custom_values;
 use super::setting::{Merge, Setting, SettingPlace, SettingScope, SettingType};
 use crate::rejection::AgentRejection;
 
-/// Maximum length of the name of a session, in characters. Lists contain it.
-pub const MAX_NAME_CHARS: usize = 200;
 /// Maximum length of the model of a session, in characters. Lists contain it.
 const MAX_MODEL_CHARS: usize = 500;
 
@@ -118,7 +116,7 @@ settings! {
         .risk("which agent works, with which tools");
 
     /// A name for people.
-    #[schemars(length(max = MAX_NAME_CHARS))]
+    #[schemars(length(max = SessionSettings::MAX_NAME_CHARS))]
     name: Option<String> = text("NAME").changeable().place(SettingPlace::Http);
 
     /// The directory to work in, which tools cannot leave.
@@ -321,6 +319,9 @@ settings! {
 }
 
 impl SessionSettings {
+    /// Maximum length of the name of a session, in characters. Lists contain it.
+    pub const MAX_NAME_CHARS: usize = 200;
+
     /// Creates settings that leave everything to the agent.
     pub fn new() -> Self {
         Self::default()
@@ -376,9 +377,12 @@ impl SessionSettings {
     }
 
     /// Checks the lengths of a client's settings, or of its changes to the settings `old`.
+    ///
+    /// # Errors
+    /// Rejects the first text that is new and too long.
     pub fn check_lengths(&self, old: &SessionSettings) -> Result<(), AgentRejection> {
         for (setting, new, old, max) in [
-            ("name", &self.name, &old.name, MAX_NAME_CHARS),
+            ("name", &self.name, &old.name, Self::MAX_NAME_CHARS),
             ("model", &self.model, &old.model, MAX_MODEL_CHARS),
         ] {
             let is_long = |text: &String| text.chars().nth(max).is_some();
@@ -401,7 +405,7 @@ impl SessionSettings {
 
     /// Returns the JSON name of a setting that is set and that clients cannot choose, if there is
     /// one.
-    pub fn of_host(&self) -> Option<String> {
+    pub fn first_host_only(&self) -> Option<String> {
         self.first_set(|setting, _| setting.is_host_only)
     }
 
@@ -486,9 +490,9 @@ mod tests {
     fn settings_of_the_host_are_recognised() {
         let read = |json| SessionSettings::deserialize::<Value>(json).unwrap();
         let own = json!({"agent": "a", "model": "m", "thinking": "high", "approve": ["all"]});
-        assert_eq!(read(own).of_host(), None);
-        assert_eq!(read(json!({"network": false})).of_host().as_deref(), Some("network"));
-        assert_eq!(read(json!({"writable": ["/"]})).of_host().as_deref(), Some("writable"));
+        assert_eq!(read(own).first_host_only(), None);
+        assert_eq!(read(json!({"network": false})).first_host_only().as_deref(), Some("network"));
+        assert_eq!(read(json!({"writable": ["/"]})).first_host_only().as_deref(), Some("writable"));
     }
 
     #[test]

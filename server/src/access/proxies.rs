@@ -24,7 +24,7 @@ impl Proxies {
                      or `10.0.0.0/8`.",
                     text.as_ref()
                 );
-                ConfigError(why.into())
+                ConfigError::new(why)
             })
         };
         Ok(Proxies(texts.into_iter().map(parse).collect::<Result<_, _>>()?))

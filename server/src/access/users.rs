@@ -22,15 +22,6 @@ pub(crate) struct Users {
 }
 
 impl Users {
-    /// Returns whether there are users besides the operator.
-    pub(crate) fn has_named(&self) -> bool {
-        #[cfg(feature = "jwt")]
-        if self.jwt.is_some() {
-            return true;
-        }
-        self.by_token.iter().any(|(_, caller)| caller.named().is_some())
-    }
-
     /// Adds the token of a caller.
     pub(crate) fn add(&mut self, token: &str, caller: Caller) -> Result<(), ConfigError> {
         if token.chars().count() < MIN_TOKEN_CHARS {
@@ -38,7 +29,7 @@ impl Users {
                 "The token is too short: give one of at least {MIN_TOKEN_CHARS} characters, such \
                  as `openssl rand -hex 16` makes."
             );
-            return Err(ConfigError(why.into()));
+            return Err(ConfigError::new(why));
         }
         self.add_digest(TokenDigest::of(token), caller)
     }
@@ -50,7 +41,7 @@ impl Users {
         caller: Caller,
     ) -> Result<(), ConfigError> {
         if let Some(name) = caller.named().map(Principal::as_str) {
-            let invalid = |why: String| Err(ConfigError(why.into()));
+            let invalid = |why: String| Err(ConfigError::new(why));
             if let Err(why) = check_name(name) {
                 let name = name.escape_debug();
                 return invalid(format!("A user cannot have the name `{name}`: it {why}."));
@@ -63,7 +54,7 @@ impl Users {
         }
         if let Some((_, other)) = self.by_token.iter().find(|(known, _)| *known == digest) {
             let why = format!("`{other}` and `{caller}` have the same token: give each its own.");
-            return Err(ConfigError(why.into()));
+            return Err(ConfigError::new(why));
         }
         self.by_token.push((digest, caller));
         Ok(())

@@ -2,7 +2,7 @@
 
 use loopwright_core::agent::{AgentError, InputError};
 use loopwright_core::log::MemoryError;
-use loopwright_host::{AgentRejection, RejectionKind, sentence};
+use loopwright_host::{AgentRejection, RejectionKind};
 use loopwright_protocols::DecodeError;
 
 use super::{ApiError, ErrorKind};
@@ -76,7 +76,7 @@ impl From<AgentRejection> for ApiError {
             RejectionKind::Unauthorized => ErrorKind::Unauthorized,
             RejectionKind::NotAllowed => ErrorKind::NotAllowed,
             RejectionKind::UnknownAgent => ErrorKind::UnknownAgent,
-            _ => ErrorKind::Internal,
+            RejectionKind::Internal => ErrorKind::Internal,
         };
         let error = ApiError::new(kind, rejection.message());
         match rejection.path() {
@@ -84,4 +84,16 @@ impl From<AgentRejection> for ApiError {
             None => error,
         }
     }
+}
+
+/// Returns the error's text with a capital letter and a full stop.
+fn sentence(error: &dyn std::fmt::Display) -> String {
+    let text = error.to_string();
+    let mut letters = text.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    let mut text: String = first.chain(letters).collect();
+    if !text.ends_with(['.', '!', '?']) {
+        text.push('.');
+    }
+    text
 }

@@ -97,7 +97,7 @@ pub(crate) struct WebhookSender {
 
 impl WebhookSender {
     pub(crate) fn new(webhook: &Webhook) -> Result<Self, ConfigError> {
-        let fail = |why: String| Err(ConfigError(why.into()));
+        let fail = |why: String| Err(ConfigError::new(why));
         let encoded = webhook.secret.strip_prefix(SECRET_PREFIX).unwrap_or_default();
         let secret = BASE64_STANDARD.decode(encoded).unwrap_or_default();
         if !SECRET_BYTES.contains(&secret.len()) {

@@ -15,7 +15,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use loopwright_host::{CustomSetting, schema_of};
+use loopwright_host::CustomSetting;
 use serde_json::Value;
 
 use self::document::Document;
@@ -49,7 +49,7 @@ fn document(settings: &[CustomSetting]) -> Value {
     for component in WITH_CUSTOM {
         let properties = &mut document["components"]["schemas"][component]["properties"];
         let Some(properties) = properties.as_object_mut() else { continue };
-        match schema_of(settings) {
+        match CustomSetting::schema_of_all(settings) {
             Some(schema) => properties.insert("custom".into(), schema),
             None => properties.remove("custom"),
         };

@@ -139,12 +139,9 @@ impl ServerBuilder {
     pub fn user_digest(mut self, digest: &str, caller: Caller) -> Self {
         let added = match TokenDigest::from_hex(digest) {
             Some(digest) => self.users.add_digest(digest, caller),
-            None => Err(ConfigError(
-                format!(
-                    "The digest of the token of `{caller}` does not have 64 hexadecimal digits."
-                )
-                .into(),
-            )),
+            None => Err(ConfigError::new(format!(
+                "The digest of the token of `{caller}` does not have 64 hexadecimal digits."
+            ))),
         };
         self.bad_user = self.bad_user.or(added.err());
         self

@@ -19,6 +19,6 @@ pub(crate) fn read_origin(text: &str) -> Result<HeaderValue, ConfigError> {
             "`{text}` is no origin: write scheme, host and port as browsers send them, without a \
              path, such as `https://app.example.org` or `http://localhost:3000`."
         );
-        ConfigError(why.into())
+        ConfigError::new(why)
     })
 }

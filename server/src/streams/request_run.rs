@@ -11,7 +11,7 @@ use futures::{Stream, StreamExt};
 use loopwright_core::event::{AgentEvent, Envelope, Prompt, StreamEnd};
 use loopwright_core::log::{InMemory, LogEntry};
 use loopwright_core::{AgentHandle, EventStream, Memory, Principal, RunContext};
-use loopwright_host::{ChatOptions, SessionSettings};
+use loopwright_host::{RequestAgent, RequestOptions, SessionSettings};
 use loopwright_protocols::RunFailure;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
@@ -30,7 +30,7 @@ pub(crate) struct RunRequest {
     /// The earlier messages, as the log of a session.
     pub(crate) history: Vec<LogEntry>,
     pub(crate) settings: SessionSettings,
-    pub(crate) options: ChatOptions,
+    pub(crate) options: RequestOptions,
 }
 
 /// A run, as a stream of its events. Dropping the stream early aborts the run.
@@ -86,10 +86,10 @@ impl RequestRun {
         let permit = shared.runs.acquire(client).await?;
         let principal = caller.principal();
         let name = shared.agents.name_of(&settings);
-        let (agent, is_servers_model) =
+        let RequestAgent { agent, is_clients_model, .. } =
             shared.agents.for_request(settings, options, principal).await?;
         // With the client's own key, the operator pays nothing.
-        let payer = caller.named().filter(|_| is_servers_model);
+        let payer = caller.named().filter(|_| !is_clients_model);
         if let Some(payer) = payer {
             shared.daily_budget.check(payer).await?;
         }

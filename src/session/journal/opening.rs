@@ -93,7 +93,7 @@ impl Journal {
 
     /// Stores a snapshot if the log has grown enough since the last one.
     pub(crate) async fn store_snapshot(&mut self) {
-        self.unpark();
+        self.take_back();
         let is_due = self.written.saturating_sub(self.in_snapshot) >= SNAPSHOT_INTERVAL;
         let is_log =
             self.state.info.entries == self.written && self.failed.is_none() && !self.is_lost;
@@ -114,14 +114,14 @@ impl Journal {
     /// Rebuilds the state if it differs from the log, and lets writes succeed again. Returns the
     /// earlier failure, if there was one.
     pub(crate) async fn recover(&mut self) -> Result<Option<MemoryError>, MemoryError> {
-        self.refold().await?;
+        self.rebuild_state().await?;
         Ok(self.failed.take().map(|failure| failure.error))
     }
 
     /// Rebuilds the state if it differs from the log, and emits the events that were not emitted.
     /// Returns whether that was necessary.
-    pub(crate) async fn refold(&mut self) -> Result<bool, MemoryError> {
-        self.unpark();
+    pub(crate) async fn rebuild_state(&mut self) -> Result<bool, MemoryError> {
+        self.take_back();
         if !self.failed.as_ref().is_some_and(|failure| failure.is_stale) {
             return Ok(false);
         }

@@ -59,7 +59,7 @@ impl IssuerKeys {
         install_crypto_provider();
         let client = reqwest::Client::builder().redirect(Policy::none()).timeout(FETCH_TIMEOUT);
         let client = client.build().map_err(|why| {
-            ConfigError(format!("The keys of `{issuer}` cannot be fetched: {why}.").into())
+            ConfigError::new(format!("The keys of `{issuer}` cannot be fetched: {why}."))
         })?;
         let (keys, fetching) = Default::default();
         Ok(IssuerKeys(Arc::new(Inner { issuer, keys_url, client, keys, fetching })))
@@ -189,7 +189,7 @@ pub(super) fn check_url(text: &str) -> Result<(), ConfigError> {
         return Ok(());
     }
     let why = format!("`{text}` is no address with https, so the keys of tokens could be forged.");
-    Err(ConfigError(why.into()))
+    Err(ConfigError::new(why))
 }
 
 /// Returns the error for a token that is not accepted.

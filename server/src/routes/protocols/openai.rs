@@ -15,7 +15,7 @@ use axum::routing::{get, post};
 use futures::StreamExt;
 use loopwright_core::event::{AgentEvent, Envelope};
 use loopwright_core::{Environment, SystemEnvironment};
-use loopwright_host::{ChatOptions, SessionSettings};
+use loopwright_host::{RequestOptions, SessionSettings};
 use loopwright_protocols::openai::{
     AgentRequest, ChatCompletion, ChatCompletionRequest, ChatFrame, ChatStream, ErrorBody,
     ResponseHead, ResponseStream, ResponsesRequest,
@@ -116,13 +116,11 @@ async fn start(
     if !shared.agents.has(&settings) {
         return Err(models::unknown("/model"));
     }
-    let options = ChatOptions {
-        llm_config: None,
-        temperature: request.temperature,
-        max_tokens: request.max_tokens,
-        instructions: request.instructions,
-        confirm: true,
-    };
+    let mut options = RequestOptions::default();
+    options.temperature = request.temperature;
+    options.max_tokens = request.max_tokens;
+    options.instructions = request.instructions;
+    options.confirm = true;
     let AgentRequest { agent, prompt, history, .. } = request;
     let head = ResponseHead {
         id: format!("{:016x}", SystemEnvironment.random()).into(),

@@ -7,7 +7,7 @@ use loopwright_core::compaction::Compaction;
 use loopwright_core::event::{AbortRequest, Prompt, Urgency};
 use loopwright_core::log::SessionInfo;
 use loopwright_core::message::{CallId, Content, InputId, MessageId, RunId, UserMessage};
-use loopwright_host::{Agents, MAX_NAME_CHARS, SessionSettings};
+use loopwright_host::{Agents, SessionSettings};
 use loopwright_protocols::NOT_BLANK;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ pub(crate) struct ForkBody {
     pub(crate) message: Option<MessageId>,
     /// A name for people. Defaults to the session's.
     #[serde(default)]
-    #[schemars(length(max = MAX_NAME_CHARS))]
+    #[schemars(length(max = SessionSettings::MAX_NAME_CHARS))]
     pub(crate) name: Option<String>,
 }
 

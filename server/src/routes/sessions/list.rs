@@ -8,7 +8,7 @@ use axum::extract::{Query, State};
 use loopwright_core::Principal;
 use loopwright_core::log::{Due, SessionInfo, SessionQuery};
 use loopwright_core::message::{RunId, Usage};
-use loopwright_host::{MAX_NAME_CHARS, SessionSettings};
+use loopwright_host::SessionSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -117,7 +117,7 @@ impl SessionSummary {
         let name = SessionSettings::from_stored(session.settings.as_deref()).name;
         SessionSummary {
             setup: Setup::of(&server.shared().agents, &session),
-            name: name.map(|name| name.chars().take(MAX_NAME_CHARS).collect()),
+            name: name.map(|name| name.chars().take(SessionSettings::MAX_NAME_CHARS).collect()),
             owner: session.owner,
             id: session.id,
             title: session.title,

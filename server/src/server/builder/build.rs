@@ -41,15 +41,15 @@ impl ServerBuilder {
         }
         if let Some(name) = self.duplicate {
             let why = format!("Two agents are called `{name}`: give each a name of its own.");
-            return Err(ConfigError(why.into()));
+            return Err(ConfigError::new(why));
         }
         if self.has_unnamed {
             let why = "An agent has an empty name: give it one.";
-            return Err(ConfigError(why.into()));
+            return Err(ConfigError::new(why));
         }
         if self.agents.is_empty() {
             let why = "There is no agent: give one with `ServerBuilder::agent`.";
-            return Err(ConfigError(why.into()));
+            return Err(ConfigError::new(why));
         }
         if let Some(error) = self.bad_user {
             return Err(error);
@@ -61,7 +61,7 @@ impl ServerBuilder {
             // Without one, any script of that page, wherever it was loaded from, could run
             // commands.
             let why = "Pages of other origins need a token: give one besides the origins.";
-            return Err(ConfigError(why.into()));
+            return Err(ConfigError::new(why));
         }
         #[cfg(feature = "webhooks")]
         let webhooks = self.webhooks.iter().map(WebhookSender::new).collect::<Result<_, _>>()?;

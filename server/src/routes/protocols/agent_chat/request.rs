@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loopwright_host::{ChatOptions, LlmConfig, SessionSettings};
+use loopwright_host::{LlmConfig, RequestOptions, SessionSettings};
 use loopwright_protocols::{NOT_BLANK, or_default};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -88,13 +88,11 @@ impl ChatRequest {
         settings.approve = self.approve;
         let custom = self.custom.into_iter().flatten();
         settings.custom = custom.filter_map(|(name, value)| Some((name, value?))).collect();
-        let options = ChatOptions {
-            temperature: self.llm_config.temperature,
-            max_tokens: self.llm_config.max_tokens,
-            llm_config: Some(self.llm_config),
-            instructions: None,
-            confirm: self.confirm,
-        };
+        let mut options = RequestOptions::default();
+        options.temperature = self.llm_config.temperature;
+        options.max_tokens = self.llm_config.max_tokens;
+        options.llm_config = Some(self.llm_config);
+        options.confirm = self.confirm;
         let (prompt, history) = (self.message.into(), log_entries(&self.history)?);
         Ok(RunRequest { prompt, history, settings, options })
     }
