@@ -37,6 +37,12 @@ impl Worker {
         Worker { process, address }
     }
 
+    /// Waits until the worker leaves its sessions to others.
+    fn until_draining(&self) {
+        let status = || Some(Connection::try_get(&self.address, "/readyz")?.status);
+        while status() != Some(503) {}
+    }
+
     pub(crate) fn post(&self, path: &str, body: Value) -> Value {
         let path = format!("/api/sessions{path}");
         let answer = Connection::try_post(&self.address, &path, &body.to_string()).unwrap();
@@ -150,7 +156,7 @@ fn servers_continue_what_others_leave_and_stream_what_others_have() {
     let mut closing = workers.remove(left);
     let mut reader = workers[0].events(session, reader.last);
     closing.process.signal("-TERM");
-    closing.process.err.until("Stopping");
+    closing.until_draining(); // before that, it would send the next request itself
     request.call(&[("read_file", json!({ "path": "Cargo.toml" }))]);
     let request = model.request();
     assert!(request.last().contains("sheep"), "{}", request.last());
