@@ -200,6 +200,10 @@ pub enum InputError {
     /// The conversation has no end to continue from.
     #[error("there is nothing to continue: the conversation is empty or ends with the assistant")]
     NothingToContinue,
+    /// The input is neither a request nor a continuation, so it has no outcome of a run.
+    #[error("the input starts no run: use `AgentHandle::send`")]
+    #[serde(skip)]
+    StartsNoRun,
     /// An input with this id was accepted before.
     #[error("input `{0}` was accepted before, and its run is not repeated")]
     Known(Arc<str>),
@@ -278,7 +282,13 @@ impl InputError {
         use InputError::*;
         !matches!(
             self,
-            Known(_) | AlreadyRefused { .. } | NotPostable(_) | Memory(_) | Moved | Gone
+            StartsNoRun
+                | Known(_)
+                | AlreadyRefused { .. }
+                | NotPostable(_)
+                | Memory(_)
+                | Moved
+                | Gone
         )
     }
 }

@@ -9,8 +9,8 @@ pub(crate) mod owner_note;
 pub use self::action::ExternalAction;
 pub use self::hub::{EventStream, StreamEnd};
 pub use self::input::{
-    AbortRequest, ActionResult, Decision, InputEvent, Prompt, Provided, QueueKind, QueueMode,
-    Urgency,
+    AbortRequest, ActionResult, Decision, Input, InputEvent, Prompt, Provided, QueueKind,
+    QueueMode, Urgency,
 };
 pub use self::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
 pub use self::owner_note::{Held, OwnerNote};

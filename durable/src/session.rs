@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright_core::event::{
-    ActionResult, Decision, ExternalAction, InputEvent, Prompt, Provided,
+    ActionResult, Decision, ExternalAction, Input, InputEvent, Prompt, Provided,
 };
 use loopwright_core::log::{MemoryError, PostedInput, Schedule, SessionInfo, post_and_wait};
 use loopwright_core::message::{InputId, new_input_id};
@@ -33,7 +33,7 @@ const CREATION_PAUSE: Duration = Duration::from_millis(20);
 /// An input is durable when its method returns its id. The session takes it once, even if processes
 /// die in the meantime. If a caller waits for each input, they are taken in order. If a method
 /// fails or its future is dropped, the input may or may not be posted. Sending it again with the
-/// same id ([`Prompt::id`]) changes nothing if it was.
+/// same id ([`InputEvent::with_id`]) changes nothing if it was.
 #[derive(Clone)]
 pub struct ClusterSession {
     worker: Arc<Worker>,
@@ -99,7 +99,7 @@ impl ClusterSession {
         decision: Decision,
     ) -> Result<InputId, ClusterError> {
         let result = ActionResult::new(action.call.clone(), action.digest.clone(), decision);
-        self.send(result.into()).await
+        self.send(result).await
     }
 
     /// Stops the run in progress, or its pending calls, and waits until the session has taken the
@@ -114,8 +114,8 @@ impl ClusterSession {
     /// # Errors
     ///
     /// Fails if the input cannot be posted, or was refused before under the same id.
-    pub async fn post(&self, event: InputEvent) -> Result<InputId, ClusterError> {
-        let input = self.input(event).await?;
+    pub async fn post(&self, input: impl Into<Input>) -> Result<InputId, ClusterError> {
+        let input = self.input(input.into()).await?;
         self.deliver(&input).await?;
         Ok(input.id)
     }
@@ -127,8 +127,8 @@ impl ClusterSession {
     ///
     /// Fails if the input cannot be posted, and with [`ClusterError::Input`] if the session has
     /// refused it. A refused input changes nothing.
-    pub async fn send(&self, event: InputEvent) -> Result<InputId, ClusterError> {
-        let input = self.input(event).await?;
+    pub async fn send(&self, input: impl Into<Input>) -> Result<InputId, ClusterError> {
+        let input = self.input(input.into()).await?;
         self.deliver(&input).await?;
         post_and_wait(&*self.worker.store, &self.id, &input).await?.into_result()?;
         Ok(input.id)
@@ -226,10 +226,10 @@ impl ClusterSession {
         }
     }
 
-    async fn input(&self, mut event: InputEvent) -> Result<PostedInput, ClusterError> {
+    async fn input(&self, input: Input) -> Result<PostedInput, ClusterError> {
+        let Input { id, mut event } = input;
         event.name_run(&*self.worker.store, &self.id).await?;
-        let id = event.id().cloned().unwrap_or_else(new_input_id);
-        Ok(PostedInput::new(id, event)?)
+        Ok(PostedInput::new(id.unwrap_or_else(new_input_id), event)?)
     }
 
     /// Posts an input and has it handled. Succeeds only when both are durable.

@@ -12,7 +12,7 @@
 //!     "messages": [{ "id": "u1", "role": "user", "content": "How many sheep are there?" }]
 //! }"#;
 //! let request = RunRequest::decode(body)?;
-//! assert!(matches!(&request.inputs[..], [InputEvent::UserRequest(_)]));
+//! assert!(matches!(&request.inputs[0].event, InputEvent::UserRequest(_)));
 //! # Ok::<(), loopwright_protocols::DecodeError>(())
 //! ```
 

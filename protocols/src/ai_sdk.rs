@@ -16,7 +16,7 @@
 //!     "messages": [{ "id": "u1", "role": "user", "parts": [{ "type": "text", "text": "Hello" }] }]
 //! }"#;
 //! let request = ChatRequest::decode(body)?;
-//! assert!(matches!(&request.inputs[..], [InputEvent::UserRequest(_)]));
+//! assert!(matches!(&request.inputs[0].event, InputEvent::UserRequest(_)));
 //! # Ok::<(), loopwright_protocols::DecodeError>(())
 //! ```
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loopwright_core::event::{AgentEvent, Envelope, InputEvent, RunCause, RunOutcome};
+use loopwright_core::event::{AgentEvent, Envelope, Input, InputEvent, RunCause, RunOutcome};
 use loopwright_core::message::{CallId, InputId, RunId};
 
 use crate::encode::Progress;
@@ -127,14 +127,14 @@ impl ShownRuns {
 }
 
 /// Returns what the response to these inputs waits for.
-pub(crate) fn awaited(inputs: &[InputEvent]) -> Vec<Awaited> {
+pub(crate) fn awaited(inputs: &[Input]) -> Vec<Awaited> {
     let (mut awaited, mut request) = (Vec::new(), None);
     for input in inputs {
-        match input {
+        match &input.event {
             InputEvent::ExternalActionResult(result) => {
                 awaited.push(Awaited::Decision(result.call.clone()));
             }
-            InputEvent::UserRequest(prompt) => request = prompt.id.clone(),
+            InputEvent::UserRequest(_) => request = input.id.clone(),
             _ => {}
         }
     }

@@ -4,7 +4,7 @@ pub(crate) mod images;
 
 use loopwright_core::Principal;
 use loopwright_core::agent::InputError;
-use loopwright_core::event::{ActionResult, InputEvent, Prompt};
+use loopwright_core::event::{ActionResult, Input, InputEvent, Prompt};
 use loopwright_core::log::{LogEntry, SessionInfo};
 use loopwright_core::message::{Content, InputId};
 
@@ -42,7 +42,7 @@ pub(crate) async fn check_content(
 }
 
 /// Sends a decision to a session, if the caller may decide the action. The log records the caller
-/// and the client, whatever `result` contains.
+/// and the client, whatever `result` contains. `input` is the client's id of the input.
 ///
 /// # Errors
 /// Fails if the action is not pending, or has another digest. A decision whose id the session
@@ -53,6 +53,7 @@ pub(crate) async fn resolve_action(
     client: Client,
     session: &str,
     mut result: ActionResult,
+    input: Option<InputId>,
 ) -> Result<InputId, ApiError> {
     let shared = server.shared();
     shared.drain.check()?;
@@ -66,14 +67,14 @@ pub(crate) async fn resolve_action(
     if !is_pending {
         let entries = shared.store.read(session, 0).await?;
         let is_known = |id: &InputId| entries.iter().any(|entry| entry.input() == Some(id));
-        return match result.id.filter(is_known) {
+        return match input.filter(is_known) {
             Some(input) => Ok(input), // sent twice
             None if is_pending_in(&entries, &call) => Err(InputError::DigestDiffers(call).into()),
             None => Err(not_pending(&entries, &call)),
         };
     }
     let event = InputEvent::ExternalActionResult(result);
-    match shared.live.send(session, Some(client), None, event).await? {
+    match shared.live.send(session, Some(client), Input { id: input, event }).await? {
         Err(InputError::NotPending(_)) => {
             Err(not_pending(&shared.store.read(session, 0).await?, &call))
         }

@@ -22,7 +22,7 @@ use crate::log::mailbox::{InputReceipt, PostedInput};
 use crate::log::store::SessionStore;
 use crate::message::{InputId, RunId, new_input_id};
 use crate::session::handle::AgentHandle;
-use crate::session::input::command::{Ack, Caller, Command, Input, Receipt};
+use crate::session::input::command::{Ack, Caller, Command, InputCommand, Receipt};
 use crate::session::snapshot::snapshot;
 use crate::session::state::AgentState;
 
@@ -251,14 +251,14 @@ impl Attached {
     }
 
     /// Posts an input to the mailbox of the session.
-    async fn post(&mut self, input: Input) {
-        let id = input.client_id().unwrap_or_else(new_input_id);
-        let Input { mut event, ack, caller, .. } = input;
+    async fn post(&mut self, input: InputCommand) {
+        let id = input.id.unwrap_or_else(new_input_id);
+        let InputCommand { mut event, ack, caller, .. } = input;
         let state = self.follower.state();
         if caller.is_some() && state.info.run.is_some() && !self.is_interrupted {
             return drop(ack.send(Err(InputError::Busy)));
         }
-        if let InputEvent::Abort(AbortRequest { run: run @ None, .. }) = &mut event {
+        if let InputEvent::Abort(AbortRequest { run: run @ None }) = &mut event {
             if state.info.run.is_none() && state.batch.is_none() {
                 return drop(ack.send(Ok(Receipt::new(id)))); // there is nothing to abort
             }

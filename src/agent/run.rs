@@ -25,7 +25,7 @@ use crate::session::calls::batch;
 use crate::session::calls::batch_outcome::BatchOutcome;
 use crate::session::close::{self, Ending};
 use crate::session::config::WhileAwaiting;
-use crate::session::input::command::{self, Caller, Command, Input, Receipt, Sorted};
+use crate::session::input::command::{self, Caller, Command, InputCommand, Receipt, Sorted};
 use crate::session::input::command_queue::CommandQueue;
 use crate::session::panics::panic_text;
 use crate::session::request::budget;
@@ -111,7 +111,7 @@ pub(crate) async fn run(
     let _ = session.journal.flush().await; // an input that is being written has its id already
     let is_reset = matches!(stop.event, InputEvent::Reset);
     // The id of a reset is written when the conversation is reset.
-    let own = stop.id().filter(|_| !is_reset);
+    let own = stop.id.clone().filter(|_| !is_reset);
     let input = own.unwrap_or_else(|| session.journal.state.make_input_id());
     let requested = session.journal.commit(LogEntry::AbortRequested { input: input.clone() }).await;
     if is_reset {
@@ -204,13 +204,17 @@ pub(crate) async fn end(
 
 /// Completes an abort or a reset after the end of the run. `withdrawn` are the texts that were
 /// queued before.
-pub(crate) async fn finish_stop(session: &mut Session, input: Input, withdrawn: Vec<String>) {
+pub(crate) async fn finish_stop(
+    session: &mut Session,
+    input: InputCommand,
+    withdrawn: Vec<String>,
+) {
     let is_reset = matches!(input.event, InputEvent::Reset);
     let withdrawn = if is_reset { withdrawn } else { Vec::new() };
     if is_reset {
         session.journal.stage(LogEntry::Reset);
     }
-    let own = input.id();
+    let own = input.id;
     if let Some(input) = own.clone().filter(|id| !session.journal.state.has_seen(id)) {
         session.journal.stage(LogEntry::Handled { input });
     }
@@ -236,7 +240,7 @@ async fn drive(
     session: &mut Session,
     pattern: &dyn BehaviorPattern,
     channels: &mut Channels,
-) -> (Ending, Option<Box<Input>>) {
+) -> (Ending, Option<Box<InputCommand>>) {
     let deadline = budget::time_left(session).map(deadline);
     let mut retries = session.config.limits.output_retries;
     let mut is_first = true;
@@ -339,7 +343,7 @@ async fn pass(
     channels: &mut Channels,
     deadline: Option<Instant>,
     is_first: bool,
-) -> Result<PassEnd, Box<Input>> {
+) -> Result<PassEnd, Box<InputCommand>> {
     let current = Current::of(session);
     let orphaned = session.tree.orphaned.clone();
     let behind = session.journal.write_behind();
@@ -435,22 +439,22 @@ fn has_steering(session: &Session) -> bool {
 }
 
 /// Forwards a command to the session, or returns the abort or reset that ends this run.
-fn route(command: Command, channels: &Channels, current: &Current) -> Option<Box<Input>> {
-    let refuse = |input: Input| {
-        let (id, memory) = (input.client_id(), current.memory.clone());
-        let refused = command::refuse(id, input.ack, InputError::Busy, memory, current.from);
+fn route(command: Command, channels: &Channels, current: &Current) -> Option<Box<InputCommand>> {
+    let refuse = |input: InputCommand| {
+        let memory = current.memory.clone();
+        let refused = command::refuse(input.id, input.ack, InputError::Busy, memory, current.from);
         drop(tokio::spawn(refused));
     };
     match command.sort() {
         Sorted::Stop(input) if input.aborts_other_than(current.run) => {
             drop(channels.to_session.send(Command::Input(input)));
         }
-        Sorted::Stop(input) => match input.id().filter(|id| current.seen.contains(id)) {
+        Sorted::Stop(input) => match input.id.clone().filter(|id| current.seen.contains(id)) {
             Some(id) => drop(input.ack.send(Ok(Receipt::new(id)))),
             None => return Some(input),
         },
-        Sorted::WhenIdle(input) => match input.id().filter(|id| current.seen.contains(id)) {
-            Some(id) => drop(input.ack.send(Ok(Receipt::new(id)))),
+        Sorted::WhenIdle(input) => match input.id.clone().filter(|id| current.seen.contains(id)) {
+            Some(id) => input.acknowledge_copy(id),
             None => refuse(*input),
         },
         Sorted::Other(Command::Input(input)) if input.caller.is_some() => refuse(*input),

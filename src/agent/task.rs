@@ -16,12 +16,12 @@ use crate::event::owner_note::OwnerNote;
 use crate::extensions::Extensions;
 use crate::log::entry::LogEntry;
 use crate::log::state::Tail;
-use crate::message::RunId;
+use crate::message::{InputId, RunId};
 use crate::pattern::BehaviorPattern;
 use crate::session::Session;
 use crate::session::close::{self, Ending};
 use crate::session::config::WhileAwaiting;
-use crate::session::input::command::{Caller, Command, Input, Receipt, Sorted};
+use crate::session::input::command::{Caller, Command, InputCommand, Receipt, Sorted};
 use crate::session::input::command_queue::CommandQueue;
 use crate::session::input::deadlines::Deadlines;
 use crate::session::input::hold;
@@ -277,26 +277,26 @@ impl Task {
         }
     }
 
-    async fn continue_from_end(&mut self, input: Input) {
-        let Input { event: InputEvent::Continue(prompt), id, ack, caller, .. } = input else {
-            return;
-        };
+    async fn continue_from_end(&mut self, input: InputCommand) {
         if self.session.interrupted && self.session.journal.state.abort_requested {
             // The run's end could not be written before.
             self.end(RunStatus::Aborted.into()).await;
         }
-        let known = prompt.as_ref().map_or(id.clone(), |prompt| prompt.id.clone());
-        if let Some(id) = known.clone().filter(|id| self.session.journal.state.has_seen(id)) {
-            return drop(ack.send(Ok(Receipt::new(id))));
+        if let Some(id) = self.session.journal.state.seen(input.id.as_ref()) {
+            return input.acknowledge_copy(id);
         }
+        let InputCommand { event: InputEvent::Continue(prompt), id, ack, caller, .. } = input
+        else {
+            return;
+        };
         let queued = match prompt {
             None if !self.can_continue() => Err(InputError::NothingToContinue),
-            prompt => prompt.map(|prompt| self.queue_continuation(prompt)).transpose(),
+            prompt => prompt.map(|prompt| self.queue_continuation(prompt, id.clone())).transpose(),
         };
         let owners = self.session.journal.state.info.owners;
         let receipt = match queued {
             Ok(receipt) => receipt,
-            Err(error) => return self.session.refuse(known, ack, error).await,
+            Err(error) => return self.session.refuse(id, ack, error).await,
         };
         let message = receipt.as_ref().map(|receipt| receipt.id.clone());
         let journal = &mut self.session.journal;
@@ -329,11 +329,15 @@ impl Task {
         self.resume(Some(cause), caller).await
     }
 
-    fn queue_continuation(&mut self, prompt: Prompt) -> Result<Receipt, InputError> {
+    fn queue_continuation(
+        &mut self,
+        prompt: Prompt,
+        id: Option<InputId>,
+    ) -> Result<Receipt, InputError> {
         let session = &mut self.session;
         let kind = if session.interrupted { QueueKind::FollowUp } else { QueueKind::Request };
         let extensions = prompt.extensions.clone();
-        let receipt = intake::queue(&mut session.journal, prompt, kind, Urgency::default())?;
+        let receipt = intake::queue(&mut session.journal, prompt, id, kind, Urgency::default())?;
         if kind == QueueKind::Request {
             session.extensions = extensions.over(&session.extensions);
         }
@@ -354,12 +358,12 @@ impl Task {
     }
 
     /// Leaves the session if the release names this owner, unless there is work to do.
-    async fn release(&mut self, epoch: u64, input: Input) {
-        let Input { id, ack, .. } = input;
+    async fn release(&mut self, epoch: u64, input: InputCommand) {
         let state = &self.session.journal.state;
-        if let Some(id) = id.clone().filter(|id| state.has_seen(id)) {
-            return drop(ack.send(Ok(Receipt::new(id))));
+        if let Some(id) = state.seen(input.id.as_ref()) {
+            return input.acknowledge_copy(id);
         }
+        let InputCommand { id, ack, .. } = input;
         let is_meant = state.epoch == epoch;
         if is_meant && self.has_work() {
             return self.session.refuse(id, ack, InputError::Busy).await;
@@ -386,7 +390,7 @@ impl Task {
     async fn compact_for(&mut self, request: CompactionRequest) {
         let refuse = |why: &str| Err(InputError::NotCompacted(why.into()));
         let state = &self.session.journal.state;
-        if let Some(id) = request.id.clone().filter(|id| state.has_seen(id)) {
+        if let Some(id) = state.seen(request.id.as_ref()) {
             return drop(request.ack.send(Ok(Receipt::new(id)))); // a copy of the one before
         }
         let cause = RunCause::Compact { instructions: request.instructions.clone() };
@@ -437,17 +441,15 @@ impl Task {
     }
 
     /// Aborts or resets what is open.
-    async fn stop(&mut self, input: Input) {
-        if let InputEvent::Abort(AbortRequest { run: Some(run), id }) = &input.event
+    async fn stop(&mut self, input: InputCommand) {
+        if let Some(id) = self.session.journal.state.seen(input.id.as_ref()) {
+            return input.acknowledge_copy(id);
+        }
+        if let InputEvent::Abort(AbortRequest { run: Some(run) }) = &input.event
             && self.open_run() != Some(*run)
         {
-            return match intake::late_abort(&self.session.journal, *run, id.clone()) {
-                Ok((receipt, _)) => drop(input.ack.send(Ok(receipt))),
-                Err(error) => self.session.refuse(id.clone(), input.ack, error).await,
-            };
-        }
-        if let Some(id) = input.id().filter(|id| self.session.journal.state.has_seen(id)) {
-            return drop(input.ack.send(Ok(Receipt::new(id))));
+            let error = InputError::NothingToAbort(*run);
+            return self.session.refuse(input.id, input.ack, error).await;
         }
         self.late_steer = false;
         let withdrawn = self.session.queued_texts();
@@ -465,10 +467,9 @@ impl Task {
                 return drop(input.ack.send(Err(error)));
             }
         } else if self.session.journal.state.batch.is_some() {
-            let id = match &input.event {
-                InputEvent::Abort(abort) => abort.id.clone(),
-                _ => None,
-            };
+            // The id of a reset is written when the conversation is reset.
+            let is_abort = matches!(input.event, InputEvent::Abort(_));
+            let id = input.id.clone().filter(|_| is_abort);
             if let Err(error) = run::begin_abort(&mut self.session, id).await {
                 self.log_failed = true;
                 return drop(input.ack.send(Err(InputError::Memory(error))));

@@ -64,57 +64,47 @@ impl From<ActionResult> for InputEvent {
 }
 
 impl InputEvent {
-    /// Returns the client's id, or `None` if the input has none. `Continue` without a message,
-    /// `Reset`, `ClearQueues`, `Compact` and `Release` cannot have one.
-    pub fn id(&self) -> Option<&InputId> {
-        match self {
-            InputEvent::UserRequest(prompt)
-            | InputEvent::Steer(prompt)
-            | InputEvent::SteerTo { prompt, .. }
-            | InputEvent::FollowUp(prompt)
-            | InputEvent::Continue(Some(prompt)) => prompt.id.as_ref(),
-            InputEvent::ExternalActionResult(result) => result.id.as_ref(),
-            InputEvent::Abort(abort) => abort.id.as_ref(),
-            InputEvent::Continue(None)
-            | InputEvent::Reset
-            | InputEvent::ClearQueues
-            | InputEvent::Compact(_)
-            | InputEvent::Release { .. } => None,
-        }
+    /// Builds an input from the event and an id of the client.
+    pub fn with_id(self, id: impl Into<InputId>) -> Input {
+        Input { id: Some(id.into()), event: self }
     }
+}
 
-    /// Sets the client's id, if the event can have one.
-    pub(crate) fn set_id(&mut self, id: InputId) {
-        match self {
-            InputEvent::UserRequest(prompt)
-            | InputEvent::Steer(prompt)
-            | InputEvent::SteerTo { prompt, .. }
-            | InputEvent::FollowUp(prompt)
-            | InputEvent::Continue(Some(prompt)) => prompt.id = Some(id),
-            InputEvent::ExternalActionResult(result) => result.id = Some(id),
-            InputEvent::Abort(abort) => abort.id = Some(id),
-            InputEvent::Continue(None)
-            | InputEvent::Reset
-            | InputEvent::ClearQueues
-            | InputEvent::Compact(_)
-            | InputEvent::Release { .. } => {}
-        }
+/// An event for a session and the client's id of it. An event converts into an input without an id.
+///
+/// An input that may arrive twice needs an id: if an input with this id was accepted before, even
+/// before a restart, it is acknowledged and changes nothing.
+///
+/// ```
+/// use loopwright_core::event::InputEvent;
+///
+/// let steer = InputEvent::Steer("Use fewer words.".into()).with_id("click-17");
+/// assert_eq!(steer.id.as_deref(), Some("click-17"));
+/// ```
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Input {
+    /// The client's id. For `None`, the session generates `input-N`, so clients should not use that
+    /// form.
+    pub id: Option<InputId>,
+    /// The event.
+    pub event: InputEvent,
+}
+
+impl<E: Into<InputEvent>> From<E> for Input {
+    fn from(event: E) -> Input {
+        Input { id: None, event: event.into() }
     }
 }
 
 /// A request to stop a run: by default the run in progress, or the calls that wait for decisions.
 ///
-/// An abort that may arrive late must name its run, so that it does not stop the next one. An abort
-/// that may arrive twice also needs an id: the second copy is then acknowledged and changes
-/// nothing.
+/// An abort that may arrive late must name its run, so that it does not stop the next one.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct AbortRequest {
     /// The run to stop, and no other; `None` for the run in progress.
     pub run: Option<RunId>,
-    /// The client's id of this input.
-    pub id: Option<InputId>,
 }
 
 impl AbortRequest {
@@ -128,12 +118,6 @@ impl AbortRequest {
         self.run = Some(run);
         self
     }
-
-    /// Sets the client's id of the input.
-    pub fn id(mut self, id: impl Into<InputId>) -> Self {
-        self.id = Some(id.into());
-        self
-    }
 }
 
 /// A message of the user and its options. A string converts into it.
@@ -142,10 +126,6 @@ impl AbortRequest {
 pub struct Prompt {
     /// The content of the message.
     pub message: UserMessage,
-    /// The client's id of this input. An input whose id was accepted before has no effect. For
-    /// `None`, the session generates `input-N`, so clients should not use that form.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<InputId>,
     /// The urgency of a steer; `None` means the agent's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub urgency: Option<Urgency>,
@@ -199,12 +179,6 @@ impl<T: Into<UserMessage>> From<T> for Prompt {
 }
 
 impl Prompt {
-    /// Sets the client's id of the input.
-    pub fn id(mut self, id: impl Into<InputId>) -> Self {
-        self.id = Some(id.into());
-        self
-    }
-
     /// Sets the urgency of a steer.
     pub fn urgency(mut self, urgency: Urgency) -> Self {
         self.urgency = Some(urgency);
@@ -297,16 +271,13 @@ pub struct ActionResult {
     /// The front end that sent the decision, such as `http` or `terminal`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Arc<str>>,
-    /// The client's id of this input. An input whose id was accepted before has no effect.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<InputId>,
 }
 
 impl ActionResult {
     /// Builds a decision on `call`. `digest` is the digest of the action as shown.
     pub fn new(call: impl Into<CallId>, digest: impl Into<Arc<str>>, decision: Decision) -> Self {
         let (call, digest) = (call.into(), digest.into());
-        ActionResult { call, digest, decision, by: None, source: None, id: None }
+        ActionResult { call, digest, decision, by: None, source: None }
     }
 
     /// Sets the person or system that decided.
@@ -318,12 +289,6 @@ impl ActionResult {
     /// Sets the front end that sent the decision: a short name such as `http` or `terminal`.
     pub fn source(mut self, source: impl Into<Arc<str>>) -> Self {
         self.source = Some(source.into());
-        self
-    }
-
-    /// Sets the client's id of the input.
-    pub fn id(mut self, id: impl Into<InputId>) -> Self {
-        self.id = Some(id.into());
         self
     }
 }

@@ -10,7 +10,9 @@ use crate::event::AgentEvent;
 use crate::event::action::{ExternalAction, call_of_child};
 use crate::event::input::{ActionResult, Decision, Provided};
 use crate::limits::Budget;
-use crate::message::{AssistantMessage, CallId, Message, ResultStatus, StopReason, ToolCall};
+use crate::message::{
+    AssistantMessage, CallId, InputId, Message, ResultStatus, StopReason, ToolCall,
+};
 use crate::tool::{ApprovalRecord, Resolution};
 
 /// The calls of one reply until each has its result.
@@ -66,7 +68,15 @@ pub(crate) struct ChildCall {
     /// The pending actions of the sub-agent, as the parent shows them.
     pub(crate) actions: Vec<Arc<ExternalAction>>,
     /// Decisions that the sub-agent's own log may lack, in the form in which it gets them.
-    pub(crate) decided: Vec<ActionResult>,
+    pub(crate) decided: Vec<ChildDecision>,
+}
+
+/// A decision for a sub-agent.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct ChildDecision {
+    /// The input of the root.
+    pub(crate) input: InputId,
+    pub(crate) result: ActionResult,
 }
 
 impl ChildCall {
@@ -75,7 +85,7 @@ impl ChildCall {
     pub(crate) fn knows(&self, outer: &str, call: &str) -> bool {
         let inner = call_of_child(call, outer);
         self.actions.iter().any(|action| *action.call == *call)
-            || self.decided.iter().any(|decided| inner == Some(&*decided.call))
+            || self.decided.iter().any(|decided| inner == Some(&*decided.result.call))
     }
 }
 

@@ -26,13 +26,13 @@ pub struct PostedInput {
 }
 
 impl PostedInput {
-    /// Builds an input with this id, which replaces the event's own id.
+    /// Builds an input with this id.
     ///
     /// # Errors
     ///
     /// Fails with [`InputError::NotPostable`] for an abort that names no run and for a reset,
     /// because they would stop whatever run is in progress when they arrive.
-    pub fn new(id: impl Into<InputId>, mut event: InputEvent) -> Result<Self, InputError> {
+    pub fn new(id: impl Into<InputId>, event: InputEvent) -> Result<Self, InputError> {
         let why = match &event {
             InputEvent::Abort(abort) if abort.run.is_none() => "an abort must name its run",
             InputEvent::Reset => "a reset stops whatever run is in progress when it arrives",
@@ -41,9 +41,7 @@ impl PostedInput {
         if !why.is_empty() {
             return Err(InputError::NotPostable(why.into()));
         }
-        let id = id.into();
-        event.set_id(id.clone());
-        Ok(PostedInput { id, event, time: None })
+        Ok(PostedInput { id: id.into(), event, time: None })
     }
 }
 

@@ -10,10 +10,12 @@ use crate::compaction::Compaction;
 use crate::error::InputError;
 use crate::event::action::ExternalAction;
 use crate::event::hub::{EventStream, Scope, Subscriber};
-use crate::event::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt, Provided};
+use crate::event::input::{
+    AbortRequest, ActionResult, Decision, Input, InputEvent, Prompt, Provided,
+};
 use crate::event::outcome::RunOutcome;
 use crate::message::{CallId, InputId, RunId};
-use crate::session::input::command::{Ack, Caller, Command, Input, Receipt};
+use crate::session::input::command::{Ack, Caller, Command, InputCommand, Receipt};
 use crate::session::state::AgentState;
 
 type Outcome = Result<RunOutcome, InputError>;
@@ -142,6 +144,27 @@ impl AgentHandle {
         self.run(InputEvent::UserRequest(prompt.into())).await
     }
 
+    /// Sends a request or a continuation, and waits until its run has ended, like
+    /// [`AgentHandle::prompt`] and [`AgentHandle::continue_run`]. With an id, the input starts one
+    /// run even if it is sent again.
+    ///
+    /// # Errors
+    ///
+    /// Fails with
+    ///
+    /// - [`InputError::Busy`] while a run is in progress,
+    /// - [`InputError::Known`] if an input with this id was accepted before,
+    /// - [`InputError::StartsNoRun`] for other events.
+    pub async fn run(&self, input: impl Into<Input>) -> Result<RunOutcome, InputError> {
+        let input = input.into();
+        if !matches!(input.event, InputEvent::UserRequest(_) | InputEvent::Continue(_)) {
+            return Err(InputError::StartsNoRun);
+        }
+        let (receipt, outcome) = self.start(input, None);
+        receipt.await.unwrap_or(Err(InputError::Gone))?;
+        outcome.await.unwrap_or(Err(InputError::Gone))
+    }
+
     /// Sends a request and returns the events of its run. The last one is `agent_end`.
     ///
     /// # Errors
@@ -153,7 +176,7 @@ impl AgentHandle {
     ) -> Result<EventStream, InputError> {
         let (subscriber, stream) = Subscriber::new(Scope::Run);
         let event = InputEvent::UserRequest(prompt.into());
-        let (receipt, _outcome) = self.start(event, Some(subscriber));
+        let (receipt, _outcome) = self.start(event.into(), Some(subscriber));
         receipt.await.unwrap_or(Err(InputError::Gone))?;
         Ok(stream)
     }
@@ -164,28 +187,16 @@ impl AgentHandle {
         self.run(InputEvent::Continue(None)).await
     }
 
-    /// Sends any input event and returns its id. A request that is sent during a run is queued, up
-    /// to 32. `Compact` resolves when the compaction is done.
+    /// Sends any input and returns its id: the client's, or a new one. A request that is sent
+    /// during a run is queued, up to 32. `Compact` resolves when the compaction is done.
     ///
-    /// If the event has an id of the client, that is the id. An input that may arrive twice needs a
-    /// client's id; [`AgentHandle::send_as`] gives one to any event. Without it, `Reset`,
-    /// `ClearQueues`, `Compact`, `Continue` without a message, and an abort while idle get an id
-    /// that a later input may get too.
-    pub async fn send(&self, event: InputEvent) -> Result<InputId, InputError> {
-        Ok(self.input(event).await?.id)
-    }
-
-    /// Sends any input event under an id of the client. If an input with this id was accepted
-    /// before, even before a restart, it is acknowledged and nothing changes.
-    pub async fn send_as(
-        &self,
-        id: impl Into<InputId>,
-        mut event: InputEvent,
-    ) -> Result<InputId, InputError> {
-        let id = id.into();
-        event.set_id(id.clone());
-        let receipt = self.post_as(Some(id), event, None).await;
-        Ok(receipt.unwrap_or(Err(InputError::Gone))?.id)
+    /// An input that may arrive twice needs a client's id
+    /// ([`InputEvent::with_id`](crate::event::InputEvent::with_id)): if an input with this id was
+    /// accepted before, even before a restart, it is acknowledged and nothing changes. Without one,
+    /// `Reset`, `ClearQueues`, `Compact`, `Continue` without a message, and an abort while idle get
+    /// an id that a later input may get too.
+    pub async fn send(&self, input: impl Into<Input>) -> Result<InputId, InputError> {
+        Ok(self.input(input).await?.id)
     }
 
     /// Sends a message that should change the run in progress. While idle it is queued for the next
@@ -317,7 +328,7 @@ impl AgentHandle {
         decision: Decision,
     ) -> Result<InputId, InputError> {
         let result = ActionResult::new(action.call.clone(), action.digest.clone(), decision);
-        self.send(result.into()).await
+        self.send(result).await
     }
 
     /// Closes the session after the run in progress, and waits until its memory is released:
@@ -372,41 +383,27 @@ impl AgentHandle {
     /// Sends an input at once. Its receipt can be awaited.
     pub(crate) fn post(
         &self,
-        event: InputEvent,
+        input: Input,
         caller: Option<Caller>,
     ) -> oneshot::Receiver<Result<Receipt, InputError>> {
-        self.post_as(None, event, caller)
-    }
-
-    fn post_as(
-        &self,
-        id: Option<InputId>,
-        event: InputEvent,
-        caller: Option<Caller>,
-    ) -> oneshot::Receiver<Result<Receipt, InputError>> {
+        let Input { id, event } = input;
         let (ack, receipt) = oneshot::channel();
-        let input = Box::new(Input { event, id, ack, caller, received: None });
+        let input = Box::new(InputCommand { event, id, ack, caller, received: None });
         let _ = self.commands.send(Command::Input(input));
         receipt
     }
 
-    async fn input(&self, event: InputEvent) -> Result<Receipt, InputError> {
-        self.post(event, None).await.unwrap_or(Err(InputError::Gone))
-    }
-
-    async fn run(&self, event: InputEvent) -> Result<RunOutcome, InputError> {
-        let (receipt, outcome) = self.start(event, None);
-        receipt.await.unwrap_or(Err(InputError::Gone))?;
-        outcome.await.unwrap_or(Err(InputError::Gone))
+    async fn input(&self, input: impl Into<Input>) -> Result<Receipt, InputError> {
+        self.post(input.into(), None).await.unwrap_or(Err(InputError::Gone))
     }
 
     fn start(
         &self,
-        event: InputEvent,
+        input: Input,
         stream: Option<Subscriber>,
     ) -> (oneshot::Receiver<Result<Receipt, InputError>>, oneshot::Receiver<Outcome>) {
         let (ack, outcome): (Ack<Outcome>, _) = oneshot::channel();
         let caller = Caller { outcome: ack, stream };
-        (self.post(event, Some(caller)), outcome)
+        (self.post(input, Some(caller)), outcome)
     }
 }

@@ -281,8 +281,13 @@ async fn stream_reply(
     for more in verdict.messages {
         // Without an id and a schema, it cannot be refused.
         let prompt = Prompt::from(more);
-        let _ =
-            intake::queue(&mut session.journal, prompt, QueueKind::Steering, Urgency::AfterTurn);
+        let _ = intake::queue(
+            &mut session.journal,
+            prompt,
+            None,
+            QueueKind::Steering,
+            Urgency::AfterTurn,
+        );
     }
     session.journal.apply_ahead().await?;
     if verdict.ends {

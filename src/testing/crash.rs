@@ -314,7 +314,7 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
                 let decision = (self.scenario.decide)(action);
                 handle.resolve(action, decision).await.map_err(text)?;
             } else if let Some(input) = queue.next() {
-                handle.send(input.event).await.map_err(text)?;
+                handle.send(input.input).await.map_err(text)?;
             } else {
                 return Ok(());
             }

@@ -423,7 +423,7 @@ async fn an_abort_that_arrives_twice_counts_once() {
     let mut harness = pi(replies, &[]).await;
     send(&harness, "first").await;
     harness.until(|e| matches!(e, AgentEvent::MessageStart { role: Role::Assistant, .. })).await;
-    let abort = || InputEvent::Abort(abort_of(1).id("stop-1"));
+    let abort = || InputEvent::Abort(abort_of(1)).with_id("stop-1");
     assert_eq!(harness.handle.send(abort()).await, Ok("stop-1".into()));
     assert_eq!(end_of(&harness.run_end().await), RunStatus::Aborted);
     send(&harness, "second").await;
@@ -447,7 +447,7 @@ async fn an_abort_names_the_run_whose_calls_wait() {
     harness.drain_events();
     assert_eq!(harness.handle.abort_run(RunId(7)).await, Err(InputError::NothingToAbort(RunId(7))));
     assert_eq!(harness.pending().await.len(), 1);
-    let abort = || InputEvent::Abort(abort_of(1).id("stop-1"));
+    let abort = || InputEvent::Abort(abort_of(1)).with_id("stop-1");
     assert_eq!(harness.handle.send(abort()).await, Ok("stop-1".into()));
     assert_eq!(statuses(&harness).await, [ResultStatus::Aborted]);
     harness.handle.prompt("again").await.unwrap();

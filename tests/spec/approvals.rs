@@ -227,7 +227,7 @@ async fn an_approval_that_arrives_twice_counts_once() {
     let approval = ActionResult::new(action.call, action.digest, Decision::Approve).by("ann");
     for _ in 0..2 {
         let event = InputEvent::ExternalActionResult(approval.clone());
-        assert_eq!(&*harness.handle.send_as("one", event).await.unwrap(), "one");
+        assert_eq!(&*harness.handle.send(event.with_id("one")).await.unwrap(), "one");
     }
     harness.handle.wait_for_idle().await;
     assert_eq!((pay.ran(), harness.pending().await[0].approvals.len()), (0, 1));

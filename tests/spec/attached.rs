@@ -36,10 +36,10 @@ async fn what_an_attached_handle_sends_is_done_by_the_owner() {
     let open = guest.pending().await.unwrap();
     assert_eq!(owner.pending().await.unwrap(), open);
     let wrong =
-        guest.send(ActionResult::new(open[0].call.clone(), "0000", Decision::Approve).into()).await;
+        guest.send(ActionResult::new(open[0].call.clone(), "0000", Decision::Approve)).await;
     assert_eq!(wrong, Err(InputError::DigestDiffers(open[0].call.clone())));
     let (call, digest) = (open[0].call.clone(), open[0].digest.clone());
-    guest.send(ActionResult::new(call, digest, Decision::Approve).into()).await.unwrap();
+    guest.send(ActionResult::new(call, digest, Decision::Approve)).await.unwrap();
     guest.wait_for_idle().await;
     assert_eq!(tool.ran(), 1);
     let state = guest.state().await.unwrap();

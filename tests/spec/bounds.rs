@@ -29,7 +29,7 @@ async fn a_thousand_messages_can_be_queued_and_no_more() {
     );
     assert!(harness.handle.follow_up("one more").await.is_err());
     assert_eq!(harness.memory.entries().len(), entries);
-    let known = harness.handle.send(InputEvent::Steer(Prompt::from("s").id("input-2"))).await;
+    let known = harness.handle.send(InputEvent::Steer("s".into()).with_id("input-2")).await;
     assert_eq!(known.unwrap().as_ref(), "input-2", "an input that is known is acknowledged");
     gate.open();
     harness.run_end().await;

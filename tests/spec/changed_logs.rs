@@ -35,7 +35,7 @@ async fn an_approval_is_of_what_the_log_has() {
     let decide = async |digest: &Arc<str>| {
         harness
             .handle
-            .send(ActionResult::new(before.call.clone(), digest.clone(), Decision::Approve).into())
+            .send(ActionResult::new(before.call.clone(), digest.clone(), Decision::Approve))
             .await
     };
     let refused = decide(&before.digest).await.unwrap_err();

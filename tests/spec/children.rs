@@ -88,7 +88,7 @@ impl Family {
 async fn approve(handle: &AgentHandle, call: &str) -> Result<InputId, InputError> {
     let pending = handle.pending().await.unwrap();
     let action = pending.iter().find(|action| *action.call == *call).expect("it is pending");
-    handle.send(ActionResult::new(call, action.digest.clone(), Decision::Approve).into()).await
+    handle.send(ActionResult::new(call, action.digest.clone(), Decision::Approve)).await
 }
 
 fn of(action: &ExternalAction, agent: &str) -> bool {

@@ -34,16 +34,16 @@ async fn of_two_decisions_on_one_action_the_first_wins_and_single_decisions_are_
     let h = harness.handle.clone();
     let digest = |i: usize| open[i].digest.clone();
     assert_eq!(
-        h.send(ActionResult::new("a", "0000", Decision::Approve).into()).await,
+        h.send(ActionResult::new("a", "0000", Decision::Approve)).await,
         Err(InputError::DigestDiffers("a".into()))
     );
     assert_eq!(
-        h.send(ActionResult::new("b", digest(0), Decision::Approve).into()).await,
+        h.send(ActionResult::new("b", digest(0), Decision::Approve)).await,
         Err(InputError::NotPending("b".into()))
     );
     let (one, two) = tokio::join!(
-        h.send(ActionResult::new("a", digest(0), Decision::Approve).into()),
-        h.send(ActionResult::new("a", digest(0), Decision::Deny("no".into())).into())
+        h.send(ActionResult::new("a", digest(0), Decision::Approve)),
+        h.send(ActionResult::new("a", digest(0), Decision::Deny("no".into())))
     );
     assert!(one.is_ok());
     assert_eq!(two, Err(InputError::NotPending("a".into())));
@@ -53,7 +53,7 @@ async fn of_two_decisions_on_one_action_the_first_wins_and_single_decisions_are_
         (1, 0, 1),
         "the model waits for the batch"
     );
-    h.send(ActionResult::new("c", digest(1), Decision::Approve).into()).await.unwrap();
+    h.send(ActionResult::new("c", digest(1), Decision::Approve)).await.unwrap();
     assert_eq!(end_of(&harness.run_end().await), RunStatus::Done);
     assert_eq!((a.ran(), b.ran(), read.ran(), harness.model.requests().len()), (1, 1, 1, 2));
     assert_eq!(harness.transcript().await[2..5], ["R:a/Ok", "R:b/Ok", "R:c/Ok"]);
@@ -87,45 +87,37 @@ async fn a_decision_can_deny_edit_or_provide_the_result() {
     );
     let h = &harness.handle;
     let bad = h
-        .send(
-            ActionResult::new(
-                "a",
-                open[0].digest.clone(),
-                Decision::ApproveWith(json!({"amount": "much"})),
-            )
-            .into(),
-        )
+        .send(ActionResult::new(
+            "a",
+            open[0].digest.clone(),
+            Decision::ApproveWith(json!({"amount": "much"})),
+        ))
         .await;
     assert!(
         matches!(&bad, Err(InputError::BadArguments(why)) if why.contains("/amount")),
         "{bad:?}"
     );
     assert!(matches!(
-        h.send(
-            ActionResult::new(
-                "a",
-                open[0].digest.clone(),
-                Decision::Provide(Provided::Input(json!(1)))
-            )
-            .into()
-        )
+        h.send(ActionResult::new(
+            "a",
+            open[0].digest.clone(),
+            Decision::Provide(Provided::Input(json!(1)))
+        ))
         .await,
         Err(InputError::BadDecision(_))
     ));
-    h.send(
-        ActionResult::new("a", open[0].digest.clone(), Decision::ApproveWith(json!({"amount": 5})))
-            .into(),
-    )
+    h.send(ActionResult::new(
+        "a",
+        open[0].digest.clone(),
+        Decision::ApproveWith(json!({"amount": 5})),
+    ))
     .await
     .unwrap();
-    h.send(
-        ActionResult::new(
-            "b",
-            open[1].digest.clone(),
-            Decision::Provide(Provided::Result(ToolOutput::text("paid by hand"))),
-        )
-        .into(),
-    )
+    h.send(ActionResult::new(
+        "b",
+        open[1].digest.clone(),
+        Decision::Provide(Provided::Result(ToolOutput::text("paid by hand"))),
+    ))
     .await
     .unwrap();
     let deny =
@@ -167,7 +159,7 @@ async fn edited_arguments_pass_through_the_hooks() {
         harness.run_end().await;
         let digest = harness.pending().await.remove(0).digest;
         let decision = Decision::ApproveWith(json!({ "path": edited }));
-        harness.handle.send(ActionResult::new("a", digest, decision).into()).await.unwrap();
+        harness.handle.send(ActionResult::new("a", digest, decision)).await.unwrap();
         harness.handle.wait_for_idle().await;
         assert_eq!(write.ran(), ran, "{edited}");
         let status = if ran == 0 { ResultStatus::Denied } else { ResultStatus::Ok };
@@ -204,8 +196,7 @@ async fn a_decision_without_the_tool_changes_nothing() {
         let is_refused =
             tools.is_empty() && matches!(decision, Decision::Approve | Decision::ApproveWith(_));
         let opened = memory.entries().len();
-        let resolved =
-            handle.send(ActionResult::new("a", digest.clone(), decision.clone()).into()).await;
+        let resolved = handle.send(ActionResult::new("a", digest.clone(), decision.clone())).await;
         handle.wait_for_idle().await;
         if is_refused {
             assert_eq!(resolved, Err(InputError::NoTool("pay".into())), "{decision:?}");
@@ -230,7 +221,7 @@ async fn a_decision_can_come_in_another_process() {
     let open = harness.pending().await;
     harness
         .handle
-        .send(ActionResult::new("a", open[0].digest.clone(), Decision::Approve).into())
+        .send(ActionResult::new("a", open[0].digest.clone(), Decision::Approve))
         .await
         .unwrap();
     assert_eq!(end_of(&harness.run_end().await), RunStatus::Done);
@@ -261,7 +252,7 @@ async fn a_request_or_a_steer_instead_of_a_decision_denies_pending_actions() {
             ["U:go", "A:[a]/ToolCalls", "R:a/Denied", "U:leave it", "A:ok/Stop"]
         );
         assert_eq!(
-            harness.handle.send(ActionResult::new("a", digest, Decision::Approve).into()).await,
+            harness.handle.send(ActionResult::new("a", digest, Decision::Approve)).await,
             Err(InputError::NotPending("a".into()))
         );
         assert_eq!(tool.ran(), 0);
@@ -292,13 +283,13 @@ async fn with_hold_a_message_waits_until_all_actions_are_resolved() {
         assert_eq!(open.len(), 2);
         harness
             .handle
-            .send(ActionResult::new("a", open[0].digest.clone(), Decision::Approve).into())
+            .send(ActionResult::new("a", open[0].digest.clone(), Decision::Approve))
             .await
             .unwrap();
         assert_eq!(end_of(&harness.run_end().await), RunStatus::AwaitingAction);
         harness
             .handle
-            .send(ActionResult::new("b", open[1].digest.clone(), Decision::Approve).into())
+            .send(ActionResult::new("b", open[1].digest.clone(), Decision::Approve))
             .await
             .unwrap();
         harness.handle.wait_for_idle().await;
@@ -325,14 +316,11 @@ async fn a_tool_that_suspends_is_resumed_with_the_decision() {
     assert_eq!(open[0].request.as_ref().unwrap().kind, "password");
     harness
         .handle
-        .send(
-            ActionResult::new(
-                "a",
-                open[0].digest.clone(),
-                Decision::Provide(Provided::Input(json!("hunter2"))),
-            )
-            .into(),
-        )
+        .send(ActionResult::new(
+            "a",
+            open[0].digest.clone(),
+            Decision::Provide(Provided::Input(json!("hunter2"))),
+        ))
         .await
         .unwrap();
     assert_eq!(end_of(&harness.run_end().await), RunStatus::Done);

@@ -292,17 +292,16 @@ async fn a_stale_owner_cannot_write() {
 #[tokio::test(start_paused = true)]
 async fn a_repeated_input_is_handled_once() {
     let harness = pi([Script::text("one")], &[]).await;
-    let request = || InputEvent::UserRequest(Prompt::from("go").id("x1"));
+    let request = || InputEvent::UserRequest("go".into()).with_id("x1");
     harness.handle.send(request()).await.unwrap();
     harness.handle.wait_for_idle().await;
     let harness = harness.restart().await;
     assert_eq!(harness.handle.send(request()).await, Ok("x1".into()));
     harness.handle.wait_for_idle().await;
     assert_eq!(harness.transcript().await, ["U:go", "A:one/Stop"]);
-    assert_eq!(
-        harness.handle.prompt(Prompt::from("go").id("x1")).await,
-        Err(InputError::Known("x1".into()))
-    );
+    assert_eq!(harness.handle.run(request()).await, Err(InputError::Known("x1".into())));
+    let continuation = InputEvent::Continue(None).with_id("x1");
+    assert_eq!(harness.handle.run(continuation).await, Err(InputError::Known("x1".into())));
 }
 
 /// A policy that replaces nothing.
@@ -345,13 +344,17 @@ async fn an_input_without_a_message_is_handled_once() {
         let mut harness = pi_with(replies, &[], |agent| agent.compaction(Nothing)).await;
         send(&harness, "go").await;
         harness.run_end().await;
-        assert_eq!(harness.handle.send_as("x1", event.clone()).await, Ok("x1".into()), "{name}");
+        assert_eq!(
+            harness.handle.send(event.clone().with_id("x1")).await,
+            Ok("x1".into()),
+            "{name}"
+        );
         harness.handle.wait_for_idle().await;
         harness.drain_events();
         let mut harness = harness.restart().await;
         let repeat = async |harness: &Harness| {
             let before = harness.memory.entries();
-            let receipt = harness.handle.send_as("x1", event.clone()).await;
+            let receipt = harness.handle.send(event.clone().with_id("x1")).await;
             assert_eq!(receipt, Ok("x1".into()), "{name}");
             assert_eq!(harness.memory.entries(), before, "{name}");
         };

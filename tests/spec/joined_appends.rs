@@ -255,7 +255,7 @@ async fn an_abort_that_could_not_be_written_is_refused() {
     let fails = fails_at("abort_requested", false);
     let (harness, _) = recorded(PiPattern, replies, tools, fails).await;
     assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::AwaitingAction);
-    let abort = || InputEvent::Abort(AbortRequest::new().id("stop"));
+    let abort = || InputEvent::Abort(AbortRequest::new()).with_id("stop");
     let refused = harness.handle.send(abort()).await;
     assert!(matches!(refused, Err(InputError::Memory(_))), "{refused:?}");
     assert_eq!(harness.pending().await.len(), 1);
@@ -327,7 +327,7 @@ async fn an_abort_whose_end_could_not_be_written_is_refused() {
     let fails = Mutex::new(fails_at("run_ended", false));
     let memory = Recorded { log: log.clone(), appends: Appends::default(), fails };
     let (handle, _events) = agent(Arc::new(memory)).await;
-    let abort = || InputEvent::Abort(AbortRequest::new().id("stop"));
+    let abort = || InputEvent::Abort(AbortRequest::new()).with_id("stop");
     let refused = handle.send(abort()).await;
     assert!(matches!(refused, Err(InputError::Memory(_))), "{refused:?}");
     assert!(handle.state().await.unwrap().interrupted_run.is_some());

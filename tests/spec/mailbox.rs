@@ -103,7 +103,7 @@ async fn a_replaced_owner_refuses_nothing() {
             shared.post(PostedInput::new("posted", InputEvent::Continue(None)).unwrap());
         }
         let _other = shared.owner();
-        let direct = handle.send_as("direct", InputEvent::Continue(None)).await.unwrap_err();
+        let direct = handle.send(InputEvent::Continue(None).with_id("direct")).await.unwrap_err();
         let is_loss = match &direct {
             InputError::Memory(error) => error.is_lost(),
             error => *error == InputError::Moved,
@@ -123,7 +123,7 @@ async fn direct_and_posted_inputs_of_one_id_have_one_answer() {
     let (handle, _events) = run(&agent, shared.owner()).await;
     let nothing = InputEvent::Continue(None);
     let why = InputError::NothingToContinue;
-    assert_eq!(handle.send_as("a", nothing.clone()).await, Err(why.clone()));
+    assert_eq!(handle.send(nothing.clone().with_id("a")).await, Err(why.clone()));
     assert_eq!(shared.receipt("a"), refused(why.clone()));
 
     shared.post(PostedInput::new("b", nothing.clone()).unwrap());
@@ -132,11 +132,11 @@ async fn direct_and_posted_inputs_of_one_id_have_one_answer() {
     handle.prompt("go").await.unwrap();
     handle.steer("so that there is something to continue").await.unwrap();
     for id in ["a", "b"] {
-        let copy = handle.send_as(id, nothing.clone()).await;
+        let copy = handle.send(nothing.clone().with_id(id)).await;
         let why = Box::new(why.clone());
         assert_eq!(copy, Err(InputError::AlreadyRefused { id: id.into(), why }));
     }
-    handle.send_as("c", nothing).await.unwrap();
+    handle.send(nothing.with_id("c")).await.unwrap();
     handle.close().await;
 }
 
@@ -148,8 +148,9 @@ async fn a_posted_input_and_its_direct_copy_are_one() {
     let agent = agent([Script::text("1"), Script::text("never")]);
     let (handle, _events) = run(&agent, shared.owner().without_hints()).await;
     shared.post(request("i", "one"));
-    handle.send(InputEvent::UserRequest(Prompt::from("one").id("i"))).await.unwrap();
-    let waiting = handle.prompt(Prompt::from("one").id("i")).await;
+    let request = InputEvent::UserRequest("one".into()).with_id("i");
+    handle.send(request.clone()).await.unwrap();
+    let waiting = handle.run(request).await;
     assert_eq!(waiting, Err(InputError::Known("i".into())));
     handle.wait_for_idle().await;
     assert_eq!((shared.inputs(), shared.receipts()), (vec!["i".to_owned()], vec![ACCEPTED]));
@@ -157,7 +158,7 @@ async fn a_posted_input_and_its_direct_copy_are_one() {
     // The copy gets the refusal, although a message between them would change that.
     shared.post(PostedInput::new("c", InputEvent::Continue(None)).unwrap());
     shared.post(steer("s", "two"));
-    let copy = handle.send_as("c", InputEvent::Continue(None)).await;
+    let copy = handle.send(InputEvent::Continue(None).with_id("c")).await;
     assert_eq!(copy, Err(InputError::NothingToContinue));
     assert_eq!(shared.receipt("c"), refused(InputError::NothingToContinue));
     handle.close().await;
@@ -171,11 +172,11 @@ async fn what_was_posted_comes_before_a_direct_input() {
     let agent = agent([Script::text("1").gate(&gate), Script::text("2")]);
     let (handle, mut events) = run(&agent, shared.owner().without_hints()).await;
     shared.post(request("p", "one"));
-    handle.send_as("s", InputEvent::Steer("two".into())).await.unwrap();
+    handle.send(InputEvent::Steer("two".into()).with_id("s")).await.unwrap();
     assert_eq!(shared.inputs(), ["p", "s"], "while idle");
     until(&mut events, |event| matches!(event, AgentEvent::TurnStart { .. })).await;
     shared.post(steer("t", "three"));
-    handle.send_as("f", InputEvent::FollowUp("four".into())).await.unwrap();
+    handle.send(InputEvent::FollowUp("four".into()).with_id("f")).await.unwrap();
     assert_eq!(shared.inputs(), ["p", "s", "t", "f"], "during a run");
     gate.open();
     handle.close().await;
@@ -207,7 +208,7 @@ async fn an_owner_learns_of_posted_inputs_while_idle_and_during_a_run() {
     shared.post(PostedInput::new("c", InputEvent::Continue(None)).unwrap());
     until_receipt(&shared, "c").await;
     assert_eq!(shared.receipt("c"), refused(InputError::Busy));
-    let busy = handle.send_as("d", InputEvent::Continue(None)).await;
+    let busy = handle.send(InputEvent::Continue(None).with_id("d")).await;
     assert_eq!((busy, shared.receipt("d")), (Err(InputError::Busy), refused(InputError::Busy)));
     drop(handle);
     let abort = InputEvent::Abort(AbortRequest::new().run(RunId(1)));
@@ -260,7 +261,7 @@ async fn receipts_do_not_wait_for_each_other() {
     while shared.inputs().is_empty() {
         tokio::task::yield_now().await;
     }
-    let refused = handle.send_as("c", InputEvent::Continue(None));
+    let refused = handle.send(InputEvent::Continue(None).with_id("c"));
     let refused = tokio::time::timeout(ms(1_000), refused).await.expect("an answer");
     assert_eq!(refused, Err(InputError::NothingToContinue));
     handle.close().await;

@@ -42,7 +42,7 @@ fn agent(model: ScriptedModel, seen: &Seen) -> GenericAgent {
 async fn approve(handle: &AgentHandle) {
     let pending = handle.pending().await.unwrap();
     let (call, digest) = (pending[0].call.clone(), pending[0].digest.clone());
-    handle.send(ActionResult::new(call, digest, Decision::Approve).into()).await.unwrap();
+    handle.send(ActionResult::new(call, digest, Decision::Approve)).await.unwrap();
     handle.wait_for_idle().await;
 }
 

@@ -23,7 +23,7 @@ async fn the_batch_is_closed_before_the_pattern_is_reentered() {
     let open = harness.pending().await;
     harness
         .handle
-        .send(ActionResult::new("a", open[0].digest.clone(), Decision::Approve).into())
+        .send(ActionResult::new("a", open[0].digest.clone(), Decision::Approve))
         .await
         .unwrap();
     harness.handle.wait_for_idle().await;

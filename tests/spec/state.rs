@@ -220,7 +220,7 @@ async fn a_resumed_run_knows_its_request() {
     harness.handle.prompt("go").await.unwrap();
     let harness = harness.restart().await;
     let digest = harness.pending().await[0].digest.clone();
-    harness.handle.send(ActionResult::new("a", digest, Decision::Approve).into()).await.unwrap();
+    harness.handle.send(ActionResult::new("a", digest, Decision::Approve)).await.unwrap();
     harness.handle.wait_for_idle().await;
     harness.handle.prompt("again").await.unwrap();
     let seen: Vec<_> = seen.lock().unwrap().iter().flatten().cloned().collect();

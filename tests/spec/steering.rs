@@ -99,7 +99,10 @@ async fn an_interrupt_cuts_off_the_stream_and_keeps_its_text() {
 /// C40: an interrupt that was received before, or is refused, cuts off no reply.
 #[tokio::test(start_paused = true)]
 async fn a_repeated_interrupt_cuts_off_one_reply() {
-    let stop = || InputEvent::Steer(Prompt::from("shorter").id("s").urgency(Urgency::Interrupt));
+    let stop = || {
+        let prompt = Prompt::from("shorter").urgency(Urgency::Interrupt);
+        InputEvent::Steer(prompt).with_id("s")
+    };
     let refused = || {
         let mut prompt = Prompt::from("other").urgency(Urgency::Interrupt);
         prompt.output = Some(Arc::new(OutputSchema::new("o", json!({ "type": 7 }))));

@@ -10,7 +10,7 @@ async fn interrupted(replies: impl IntoIterator<Item = Script>) -> Harness {
     let first = calls(&["x"]);
     let mut harness =
         pi(std::iter::once(first).chain(replies), &[TestTool::new("x").hangs()]).await;
-    harness.handle.send(InputEvent::UserRequest(Prompt::from("go").id("g"))).await.unwrap();
+    harness.handle.send(InputEvent::UserRequest("go".into()).with_id("g")).await.unwrap();
     harness.until(starts).await;
     harness.restart().await
 }
@@ -35,7 +35,7 @@ async fn two_requests_to_an_interrupted_session_are_both_answered() {
 #[tokio::test(start_paused = true)]
 async fn a_repeated_request_leaves_the_interrupted_run_alone() {
     let harness = interrupted([]).await;
-    harness.handle.send(InputEvent::UserRequest(Prompt::from("go").id("g"))).await.unwrap();
+    harness.handle.send(InputEvent::UserRequest("go".into()).with_id("g")).await.unwrap();
     harness.handle.wait_for_idle().await;
     assert_eq!(harness.handle.state().await.unwrap().interrupted_run, Some(RunId(1)));
 }
@@ -46,11 +46,7 @@ async fn a_repeated_continue_starts_no_run() {
     let mut harness = pi([Script::text("1"), Script::text("2")], &[]).await;
     harness.handle.prompt("go").await.unwrap();
     for _ in 0..2 {
-        harness
-            .handle
-            .send(InputEvent::Continue(Some(Prompt::from("more").id("m"))))
-            .await
-            .unwrap();
+        harness.handle.send(InputEvent::Continue(Some("more".into())).with_id("m")).await.unwrap();
         harness.handle.wait_for_idle().await;
     }
     let starts = harness
@@ -294,9 +290,10 @@ async fn an_input_that_a_dropped_future_was_writing_is_known() {
             Box::pin(async move {
                 step.take_input().await?;
                 let steer = || {
-                    let (handle, mut prompt) = (handle.clone(), Prompt::from("S"));
-                    prompt.id = id.map(Into::into);
-                    tokio::spawn(async move { handle.steer(prompt).await.unwrap() })
+                    let handle = handle.clone();
+                    let input =
+                        Input { id: id.map(Into::into), event: InputEvent::Steer("S".into()) };
+                    tokio::spawn(async move { handle.send(input).await.unwrap() })
                 };
                 let first = steer();
                 let none =

@@ -86,7 +86,7 @@ impl<'s> Sending<'s> {
 
     /// Sends the input to the session that was opened.
     pub(crate) async fn send(&self, handle: &AgentHandle) -> Result<(), InputError> {
-        handle.send_as(self.id.clone(), self.event.clone()).await.map(drop)
+        handle.send(self.event.clone().with_id(self.id.clone())).await.map(drop)
     }
 
     /// Returns the error for an input that the session refuses.

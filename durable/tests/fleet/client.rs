@@ -87,8 +87,8 @@ impl Client {
             false => format!("work {turns} turns"),
         };
         let id = |what: &str| format!("{what}-{round}");
-        let prompt = Prompt::from(work).id(id("request"));
-        self.send(&id("request"), InputEvent::UserRequest(prompt), false).await;
+        let prompt = InputEvent::UserRequest(work.into());
+        self.send(&id("request"), prompt, false).await;
         // A steer that comes too late for its run starts another one.
         let (mut has_started, mut is_done, mut is_second) = (false, false, !sends_second);
         let (mut has_steered, mut has_aborted) = (false, false);
@@ -102,12 +102,12 @@ impl Client {
                 _ if !has_started => {}
                 AgentEvent::ToolExecutionStart { .. } if sends_second => {
                     sends_second = false;
-                    let prompt = Prompt::from("work 1 turns").id(id("second"));
-                    self.send(&id("second"), InputEvent::UserRequest(prompt), false).await;
+                    let prompt = InputEvent::UserRequest("work 1 turns".into());
+                    self.send(&id("second"), prompt, false).await;
                 }
                 AgentEvent::ToolExecutionStart { .. } if steers && !has_steered => {
                     has_steered = true;
-                    let steer = Prompt::from("Faster, please.").id(id("steer"));
+                    let steer = Prompt::from("Faster, please.");
                     let steer = InputEvent::Steer(steer.urgency(Urgency::AfterTurn));
                     let begin = Instant::now();
                     self.send(&id("steer"), steer, true).await;
@@ -115,8 +115,7 @@ impl Client {
                 }
                 AgentEvent::ToolExecutionStart { .. } if aborts && !has_aborted => {
                     has_aborted = true;
-                    let mut abort = loopwright_core::event::AbortRequest::new().run(event.run_id);
-                    abort.id = Some(id("abort").into());
+                    let abort = loopwright_core::event::AbortRequest::new().run(event.run_id);
                     // The run may have ended.
                     let _ = self.send_any(&id("abort"), InputEvent::Abort(abort), true).await;
                 }
@@ -139,15 +138,15 @@ impl Client {
     /// Approves an action, and then tries to deny it, through other workers.
     async fn decide(&mut self, round: u64, action: &ExternalAction) {
         let id = format!("decision-{round}-{}", action.call);
-        let result = |decision: Decision, id: &str| {
+        let result = |decision: Decision| {
             let result = ActionResult::new(action.call.clone(), action.digest.clone(), decision);
-            InputEvent::ExternalActionResult(result.id(id))
+            InputEvent::ExternalActionResult(result)
         };
         let begin = Instant::now();
-        self.send(&id, result(Decision::Approve, &id), true).await;
+        self.send(&id, result(Decision::Approve), true).await;
         self.history.decisions.push(begin.elapsed());
         let late = format!("late-{round}-{}", action.call);
-        let denial = result(Decision::Deny("Too late.".into()), &late);
+        let denial = result(Decision::Deny("Too late.".into()));
         match self.send_any(&late, denial, true).await {
             Err(why) if matches!(why.reason(), InputError::NotPending(_)) => {}
             answer => {
@@ -157,7 +156,7 @@ impl Client {
         }
     }
 
-    /// Sends an input that must be accepted.
+    /// Sends an input that must be accepted, under this id.
     async fn send(&mut self, id: &str, event: InputEvent, waits: bool) {
         if let Err(why) = self.send_any(id, event, waits).await {
             self.history.violations.push(format!("`{id}` was refused: {why}"));
@@ -169,7 +168,7 @@ impl Client {
         loop {
             let url = self.fleet.any_worker(&mut self.random) + "/input";
             let session = self.history.session.clone();
-            let sent = Sent { session, event: event.clone(), waits };
+            let sent = Sent { session, input: event.clone().with_id(id), waits };
             let request = self.http.post(url).timeout(ANSWER_TIMEOUT).json(&sent);
             if let Ok(answer) = request.send().await {
                 match answer.status() {

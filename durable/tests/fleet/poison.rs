@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use loopwright_core::agent::AgentBuilder;
-use loopwright_core::event::{AbortRequest, InputEvent, OwnerNote, Prompt};
+use loopwright_core::event::{AbortRequest, Input, InputEvent, OwnerNote};
 use loopwright_core::log::{LogEntry, MemoryError, PostedInput};
 use loopwright_core::message::{MessageKind, RunId};
 use loopwright_core::model::ChatRequest;
@@ -84,7 +84,7 @@ impl Fleet {
         let session = format!("poison/{number}");
         let kind = KINDS[number % KINDS.len()];
         let id = |what: &str| format!("{what}-{number}");
-        let prompt = InputEvent::UserRequest(Prompt::from("work 0 turns").id(id("first")));
+        let prompt = InputEvent::UserRequest("work 0 turns".into()).with_id(id("first"));
         self.send_until_taken(&session, prompt, random).await;
         self.until(&session, |info| info.due.is_none() && info.run.is_none()).await;
         let poison = PostedInput::new(id("poison"), InputEvent::UserRequest(kind.into()));
@@ -149,9 +149,9 @@ impl Fleet {
     }
 
     /// Sends an input through any worker, until one answers.
-    async fn send_until_taken(&self, session: &str, event: InputEvent, random: &mut Random) {
+    async fn send_until_taken(&self, session: &str, input: Input, random: &mut Random) {
         let http = crate::http_client();
-        let sent = Sent { session: session.to_owned(), event, waits: true };
+        let sent = Sent { session: session.to_owned(), input, waits: true };
         loop {
             let url = self.any_worker(random) + "/input";
             let answer = http.post(url).timeout(LEASE * 3).json(&sent).send().await;

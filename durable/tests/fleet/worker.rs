@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures::StreamExt;
-use loopwright_core::event::InputEvent;
+use loopwright_core::event::Input;
 use loopwright_durable::{Cluster, ClusterError, Leases, Restate};
 use loopwright_memory::Postgres;
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -62,7 +62,7 @@ const TOKEN: &str = "between workers";
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Sent {
     pub(crate) session: String,
-    pub(crate) event: InputEvent,
+    pub(crate) input: Input,
     /// `true` if the client waits until the session has taken the input.
     pub(crate) waits: bool,
 }
@@ -117,8 +117,8 @@ pub(crate) async fn run() {
 async fn input(State(cluster): State<Cluster>, Json(sent): Json<Sent>) -> Response {
     let session = cluster.session(sent.session);
     let done = match sent.waits {
-        true => session.send(sent.event).await,
-        false => session.post(sent.event).await,
+        true => session.send(sent.input).await,
+        false => session.post(sent.input).await,
     };
     match done {
         Ok(_) => StatusCode::OK.into_response(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{
-    AgentEvent, Envelope, InputEvent, OwnerNote, Prompt, QueueKind, RunCause, StreamEnd, Urgency,
+    AgentEvent, Envelope, InputEvent, OwnerNote, QueueKind, RunCause, StreamEnd, Urgency,
 };
 use loopwright_core::log::{
     InMemoryStore, LogEntry, MemoryError, PROBATION, PendingQuery, PostedInput,
@@ -62,11 +62,11 @@ async fn an_input_through_any_worker_is_handled_once() {
     let (a, b) = (worker(&store, &agent).await, worker(&store, &agent).await);
     let mut events = b.session("s").events(0); // it does not exist yet
 
-    let prompt = Prompt::from("first").id("i1");
-    a.session("s").prompt(prompt.clone()).await.unwrap();
+    let request = InputEvent::UserRequest("first".into()).with_id("i1");
+    a.session("s").post(request.clone()).await.unwrap();
     assert_eq!(until_end(&mut events).await.1, "One.");
     until_closed(&store, "s").await;
-    assert_eq!(b.session("s").prompt(prompt).await.unwrap(), "i1".into());
+    assert_eq!(b.session("s").post(request).await.unwrap(), "i1".into());
     b.session("s").prompt("second").await.unwrap();
     assert_eq!(until_end(&mut events).await.1, "Two.");
 

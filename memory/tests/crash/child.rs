@@ -180,7 +180,7 @@ impl User {
     /// Sends these requests, and at the end the extra inputs that have not been sent.
     async fn play(&mut self, requests: Vec<&(&str, &str)>) {
         for (id, text) in requests {
-            self.send(id, InputEvent::UserRequest(Prompt::from(*text).id(*id))).await;
+            self.send(id, InputEvent::UserRequest((*text).into()).with_id(*id)).await;
             self.finish_work().await;
         }
         for extra in self.scenario.extra_inputs {
@@ -253,8 +253,8 @@ impl User {
                 action.digest.clone(),
                 scenario::decision(action),
             );
-            let sent =
-                handle.send(InputEvent::ExternalActionResult(result.by("the user").id(&*id)));
+            let event = InputEvent::ExternalActionResult(result.by("the user"));
+            let sent = handle.send(event.with_id(&*id));
             match self.until(sent).await {
                 Ok(id) => write_line(&self.record, "receipt", json!(id)),
                 Err(InputError::NotPending(_)) => {} // a steer was faster
@@ -264,9 +264,9 @@ impl User {
         !pending.is_empty()
     }
 
-    async fn send(&mut self, id: &str, event: InputEvent) {
+    async fn send(&mut self, id: &str, input: impl Into<Input>) {
         let handle = self.handle.clone();
-        let receipt = self.until(handle.send(event)).await;
+        let receipt = self.until(handle.send(input)).await;
         receipt.unwrap_or_else(|error| panic!("{id} is refused: {error}"));
         write_line(&self.record, "receipt", json!(id));
     }
@@ -331,13 +331,14 @@ impl User {
     }
 }
 
-fn input(extra: &ExtraInput) -> InputEvent {
-    let prompt = Prompt::from(extra.text).id(extra.id);
-    match extra.kind {
+fn input(extra: &ExtraInput) -> Input {
+    let prompt = Prompt::from(extra.text);
+    let event = match extra.kind {
         InputKind::Steer(urgency) => InputEvent::Steer(prompt.urgency(urgency)),
         InputKind::FollowUp => InputEvent::FollowUp(prompt),
         InputKind::Request => InputEvent::UserRequest(prompt),
-        InputKind::Abort => InputEvent::Abort(AbortRequest::new()),
-        InputKind::Compact => InputEvent::Compact(None),
-    }
+        InputKind::Abort => return InputEvent::Abort(AbortRequest::new()).into(),
+        InputKind::Compact => return InputEvent::Compact(None).into(),
+    };
+    event.with_id(extra.id)
 }

@@ -62,6 +62,7 @@ async fn kills_of_processes_with_sub_agents_lose_and_repeat_nothing() {
                     killed.fetch_add(1, Ordering::Relaxed);
                 }
                 unknown.fetch_add(family.unknown(), Ordering::Relaxed);
+                family.delete().await;
             }
         });
     }
@@ -131,6 +132,12 @@ impl Family {
         let checked = self.check(is_done).await;
         checked.unwrap_or_else(|why| self.fail(&why));
         is_done
+    }
+
+    /// Deletes the sessions, so that the checks of other families do not read them.
+    async fn delete(self) {
+        let deleted = self.store.delete(&self.orders.session).await;
+        deleted.unwrap_or_else(|why| self.fail(&format!("it cannot be deleted: {why}")));
     }
 
     fn fail(&self, why: &str) -> ! {

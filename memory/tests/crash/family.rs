@@ -57,13 +57,13 @@ impl User {
         let id = format!("decision-{}", action.call);
         let decision = match (self, &*action.path[0]) {
             (User::Aborts, "carol") => {
-                return ("abort".into(), InputEvent::Abort(AbortRequest::new().id("abort")));
+                return ("abort".into(), InputEvent::Abort(AbortRequest::new()));
             }
             (User::Denies, "bob") => Decision::Deny("no".into()),
             _ => Decision::Approve,
         };
         let result = ActionResult::new(action.call.clone(), action.digest.clone(), decision);
-        (id.clone(), InputEvent::ExternalActionResult(result.by("the user").id(id)))
+        (id, InputEvent::ExternalActionResult(result.by("the user")))
     }
 }
 
@@ -156,8 +156,7 @@ pub(crate) async fn run() {
         user.react_to_one(&mut orders.seed).await;
     }
     user.continue_run().await;
-    user.send("request", InputEvent::UserRequest(Prompt::from("Let them pay.").id("request")))
-        .await;
+    user.send("request", InputEvent::UserRequest("Let them pay.".into())).await;
     loop {
         handle.wait_for_idle().await;
         if !user.react_to_one(&mut orders.seed).await && !user.continue_run().await {
@@ -210,7 +209,7 @@ impl UserOf {
     }
 
     async fn send(&self, id: &str, event: InputEvent) {
-        match self.handle.send(event).await {
+        match self.handle.send(event.with_id(id)).await {
             Ok(_) => write_line(&self.receipts, id),
             Err(InputError::NotPending(_)) => {} // decided, or aborted, in the meantime
             Err(error) => panic!("{id} is refused: {error}"),

@@ -192,11 +192,15 @@ impl Sender {
     async fn send(&mut self, input: PostedInput) -> bool {
         let handle = self.owned.lock().expect("no task has panicked").clone();
         let receipt = match handle.filter(|_| !self.random().is_multiple_of(3)) {
-            Some(handle) => match handle.send_as(input.id.clone(), input.event.clone()).await {
-                Ok(_) => InputReceipt::Accepted,
-                Err(InputError::Gone | InputError::Moved | InputError::Memory(_)) => return false,
-                Err(why) => InputReceipt::Refused(why),
-            },
+            Some(handle) => {
+                match handle.send(input.event.clone().with_id(input.id.clone())).await {
+                    Ok(_) => InputReceipt::Accepted,
+                    Err(InputError::Gone | InputError::Moved | InputError::Memory(_)) => {
+                        return false;
+                    }
+                    Err(why) => InputReceipt::Refused(why),
+                }
+            }
             None => {
                 let posted = post_and_wait(&self.store, &self.orders.session, &input);
                 match tokio::time::timeout(RECEIPT_TIMEOUT, posted).await {

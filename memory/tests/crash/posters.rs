@@ -111,12 +111,21 @@ impl Group {
         killed
     }
 
-    /// Waits for the end of a process. Returns whether it was killed.
+    /// Waits for the end of a process. Returns whether it was killed. Fails if no process gets an
+    /// answer for long.
     async fn wait(&self, process: &mut Child) -> bool {
-        let Ok(status) = tokio::time::timeout(PROCESS_TIMEOUT, process.wait()).await else {
-            self.fail("a process hangs")
+        let answers = || {
+            let file = std::fs::metadata(self.orders.record.join("answers"));
+            file.map(|file| file.len()).unwrap_or_default()
         };
-        let status = status.expect("the process ends");
+        let mut known = answers();
+        let status = loop {
+            match tokio::time::timeout(PROCESS_TIMEOUT, process.wait()).await {
+                Ok(status) => break status.expect("the process ends"),
+                Err(_) if answers() == known => self.fail("the processes hang"),
+                Err(_) => known = answers(),
+            }
+        };
         match (status.success(), status.signal()) {
             (true, _) => false,
             (false, Some(9)) => true,

@@ -1,7 +1,7 @@
 //! [`SendMessage`]: a message of a client, as inputs of a session.
 
 use loopwright_core::event::{
-    ActionResult, Decision, ExternalAction, InputEvent, Prompt, Provided,
+    ActionResult, Decision, ExternalAction, Input, InputEvent, Prompt, Provided,
 };
 use loopwright_core::message::{Content, UserMessage};
 use serde::Deserialize;
@@ -132,13 +132,13 @@ impl SendMessage {
     ///
     /// # Errors
     /// Fails if the message is empty or decides nothing.
-    pub fn inputs(self, pending: &[ExternalAction]) -> Result<Vec<InputEvent>, RpcError> {
+    pub fn inputs(self, pending: &[ExternalAction]) -> Result<Vec<Input>, RpcError> {
         if self.task.is_none() {
             if is_blank(&self.content) {
                 return Err(RpcError::invalid_params("/message/parts: The message is empty."));
             }
-            let prompt = Prompt::from(UserMessage::new(self.content)).id(self.id);
-            return Ok(vec![InputEvent::UserRequest(prompt)]);
+            let prompt = Prompt::from(UserMessage::new(self.content));
+            return Ok(vec![InputEvent::UserRequest(prompt).with_id(self.id)]);
         }
         if pending.is_empty() {
             let why = "The task does not wait for input: send a message without `taskId`.";
@@ -147,7 +147,7 @@ impl SendMessage {
         if !self.decisions.is_empty() {
             let decided = self.decisions.into_iter().enumerate().map(|(index, part)| {
                 let id = format!("{}:{index}", self.id);
-                Ok(InputEvent::ExternalActionResult(part.result()?.id(id)))
+                Ok(InputEvent::ExternalActionResult(part.result()?).with_id(id))
             });
             return decided.collect();
         }
@@ -161,7 +161,7 @@ impl SendMessage {
         let answer = question.read(&text).map_err(|it| RpcError::invalid_params(why(it)))?;
         let decision = Decision::Provide(Provided::Input(answer));
         let result = ActionResult::new(action.call.clone(), action.digest.clone(), decision);
-        Ok(vec![InputEvent::ExternalActionResult(result.id(self.id))])
+        Ok(vec![InputEvent::ExternalActionResult(result).with_id(self.id)])
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loopwright_core::event::{Decision, ExternalAction, InputEvent, Provided, RunStatus};
+use loopwright_core::event::{Decision, ExternalAction, Input, InputEvent, Provided, RunStatus};
 use loopwright_core::message::InputId;
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn message(fields: Value) -> Value {
     rpc("SendMessage", json!({ "message": message }))
 }
 
-fn inputs(fields: Value, pending: &[ExternalAction]) -> Result<Vec<InputEvent>, String> {
+fn inputs(fields: Value, pending: &[ExternalAction]) -> Result<Vec<Input>, String> {
     match decode(message(fields)).unwrap() {
         Call::SendMessage { message, .. } => message.inputs(pending).map_err(|why| why.message),
         other => panic!("{other:?}"),
@@ -77,15 +77,18 @@ fn the_id_of_a_task_has_the_ids_of_the_message_and_of_the_context() {
 
 #[test]
 fn a_message_is_a_request_or_decides() {
-    let [InputEvent::UserRequest(prompt)] = &inputs(json!({}), &[]).unwrap()[..] else { panic!() };
-    assert_eq!((prompt.id.clone(), prompt.message.text()), (Some("m".into()), "Go.".into()));
+    let inputs_of_text = inputs(json!({}), &[]).unwrap();
+    let [Input { id, event: InputEvent::UserRequest(prompt) }] = &inputs_of_text[..] else {
+        panic!()
+    };
+    assert_eq!((id.as_deref(), prompt.message.text()), (Some("m"), "Go.".into()));
     assert!(inputs(json!({ "parts": [{ "text": " " }] }), &[]).is_err());
     let action = ExternalAction::new("c", "sell", Arc::new(json!({})), "d");
     let approve = json!({ "call": "c", "digest": "d", "decision": "approve" });
     let decided = |data: Value| {
         let fields = json!({ "taskId": "m.a", "parts": [{ "data": data }] });
         let inputs = inputs(fields, std::slice::from_ref(&action))?;
-        let [InputEvent::ExternalActionResult(result)] = &inputs[..] else { panic!() };
+        let InputEvent::ExternalActionResult(result) = &inputs[0].event else { panic!() };
         assert_eq!((&*result.call, &*result.digest), ("c", "d"));
         Ok::<_, String>(result.decision.clone())
     };

@@ -1,6 +1,6 @@
 //! Interrupts: pending actions, and the decisions that resolve them.
 
-use loopwright_core::event::{ActionResult, Decision, ExternalAction, Provided};
+use loopwright_core::event::{ActionResult, Decision, ExternalAction, Input, InputEvent, Provided};
 use serde_json::{Value, json};
 
 use crate::error::DecodeError;
@@ -48,7 +48,7 @@ fn schema(action: &ExternalAction) -> Value {
 }
 
 /// Parses an entry of `resume` in the request for this run.
-pub(super) fn decision(entry: &Node<'_>, run: &str) -> Result<ActionResult, DecodeError> {
+pub(super) fn decision(entry: &Node<'_>, run: &str) -> Result<Input, DecodeError> {
     let interrupt = entry.field("interruptId")?;
     let id = interrupt.text()?;
     let rest = |kind| id.strip_prefix(kind).and_then(|rest: &str| rest.split_once(':'));
@@ -66,7 +66,8 @@ pub(super) fn decision(entry: &Node<'_>, run: &str) -> Result<ActionResult, Deco
         "resolved" => Decision::Provide(Provided::Input(payload(entry))),
         _ => return Err(entry.field("status")?.error("It must be `resolved` or `cancelled`.")),
     };
-    Ok(ActionResult::new(call, digest, decision).id(format!("{run}:{id}")))
+    let result = ActionResult::new(call, digest, decision);
+    Ok(InputEvent::ExternalActionResult(result).with_id(format!("{run}:{id}")))
 }
 
 fn payload(entry: &Node<'_>) -> Value {

@@ -1,6 +1,6 @@
 //! [`RunRequest`]: the `RunAgentInput` of a client.
 
-use loopwright_core::event::InputEvent;
+use loopwright_core::event::Input;
 use loopwright_core::message::Content;
 
 use super::interrupt;
@@ -8,7 +8,7 @@ use crate::error::DecodeError;
 use crate::from_json::from_json;
 use crate::json::Node;
 use crate::media::media;
-use crate::prompt::prompt;
+use crate::prompt;
 use crate::shown_runs::{Awaited, awaited};
 
 /// The request of a client for its thread.
@@ -24,7 +24,7 @@ pub struct RunRequest {
     pub run: String,
     /// The inputs for the session: the decisions of `resume`, then the messages of the user. Their
     /// ids are derived from the body, so that repeating a body changes nothing.
-    pub inputs: Vec<InputEvent>,
+    pub inputs: Vec<Input>,
 }
 
 impl RunRequest {
@@ -43,7 +43,7 @@ impl RunRequest {
         if let Some(resume) = body.get("resume") {
             for entry in resume.elements()? {
                 let decision = interrupt::decision(&entry, run)?;
-                inputs.push(InputEvent::ExternalActionResult(decision));
+                inputs.push(decision);
             }
         }
         let messages = body.field("messages")?.elements()?;
@@ -53,8 +53,7 @@ impl RunRequest {
         let new = messages.iter().rposition(is_reply).map_or(0, |last| last + 1);
         for message in &messages[new..] {
             if message.field("role")?.text()? == "user" {
-                let prompt = prompt(message, content(message)?)?;
-                inputs.push(InputEvent::UserRequest(prompt));
+                inputs.push(prompt::request(message, content(message)?)?);
             }
         }
         Ok(RunRequest { thread: thread.into(), run: run.into(), inputs })

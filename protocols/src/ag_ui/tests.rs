@@ -146,10 +146,10 @@ fn a_request_is_the_inputs_of_a_session() {
     let decisions: Vec<_> = request
         .inputs
         .iter()
-        .filter_map(|input| match input {
+        .filter_map(|input| match &input.event {
             InputEvent::ExternalActionResult(result) => {
                 assert_eq!(&*result.digest, "d");
-                Some((&*result.call, result.id.as_deref().unwrap(), &result.decision))
+                Some((&*result.call, input.id.as_deref().unwrap(), &result.decision))
             }
             _ => None,
         })
@@ -159,8 +159,9 @@ fn a_request_is_the_inputs_of_a_session() {
     assert_eq!(decisions[1], ("a:b", "r:input:d:a:b", &provided));
     assert_eq!(decisions[2].2, &Decision::ApproveWith(json!({ "n": 1 })));
     assert!(matches!(decisions[3].2, Decision::Deny(_)));
-    let InputEvent::UserRequest(prompt) = request.inputs.last().unwrap() else { panic!() };
-    assert_eq!((prompt.id.as_deref(), prompt.message.text()), (Some("u2"), "New".to_owned()));
+    let last = request.inputs.last().unwrap();
+    let InputEvent::UserRequest(prompt) = &last.event else { panic!() };
+    assert_eq!((last.id.as_deref(), prompt.message.text()), (Some("u2"), "New".to_owned()));
     assert_eq!(request.awaited().len(), 5);
 }
 

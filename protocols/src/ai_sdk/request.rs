@@ -1,13 +1,12 @@
 //! [`ChatRequest`]: the body that a chat posts.
 
-use loopwright_core::event::{ActionResult, Decision, InputEvent, Provided};
+use loopwright_core::event::{ActionResult, Decision, Input, InputEvent, Provided};
 use loopwright_core::message::{CallId, Content};
 
 use crate::error::DecodeError;
 use crate::from_json::from_json;
 use crate::json::Node;
 use crate::media::data_url;
-use crate::prompt::prompt;
 use crate::shown_runs::{Awaited, awaited};
 
 /// The request of a client for its chat.
@@ -21,7 +20,7 @@ pub struct ChatRequest {
     pub chat: String,
     /// The inputs for the session. Their ids are derived from the body, so that repeating a body
     /// changes nothing.
-    pub inputs: Vec<InputEvent>,
+    pub inputs: Vec<Input>,
     /// The calls that the client's reply already has, if the request continues it.
     pub known_calls: Vec<CallId>,
 }
@@ -66,8 +65,7 @@ impl ChatRequest {
         }
         for message in new {
             if message.field("role")?.text()? == "user" {
-                let prompt = prompt(message, content(message)?)?;
-                request.inputs.push(InputEvent::UserRequest(prompt));
+                request.inputs.push(crate::prompt::request(message, content(message)?)?);
             }
         }
         if request.inputs.is_empty() {
@@ -86,7 +84,7 @@ impl ChatRequest {
         for part in reply.field("parts")?.elements()? {
             if let Some(call) = part.str("toolCallId") {
                 self.known_calls.push(call.into());
-                self.inputs.extend(answer(&part, call)?.map(InputEvent::ExternalActionResult));
+                self.inputs.extend(answer(&part, call)?);
             }
         }
         Ok(())
@@ -94,7 +92,7 @@ impl ChatRequest {
 }
 
 /// Returns the decision in the part of a call, if it has one.
-fn answer(part: &Node<'_>, call: &str) -> Result<Option<ActionResult>, DecodeError> {
+fn answer(part: &Node<'_>, call: &str) -> Result<Option<Input>, DecodeError> {
     let waits = part.get("toolMetadata").and_then(|metadata| metadata.get("digest"));
     let (digest, decision) = match (part.str("state"), waits) {
         (Some("approval-responded"), _) => {
@@ -123,7 +121,8 @@ fn answer(part: &Node<'_>, call: &str) -> Result<Option<ActionResult>, DecodeErr
     // A new answer, after a refused one, must be a new input.
     let answer = serde_json::to_string(&decision).unwrap_or_default();
     let id = format!("answer:{digest}:{call}:{:016x}", fnv_1a(&answer));
-    Ok(Some(ActionResult::new(call, digest, decision).id(id)))
+    let result = ActionResult::new(call, digest, decision);
+    Ok(Some(InputEvent::ExternalActionResult(result).with_id(id)))
 }
 
 /// Returns the FNV-1a hash of a text, which is the same in every process.

@@ -1,6 +1,6 @@
 //! Tests of the encoder and of the decoder.
 
-use loopwright_core::event::{Decision, InputEvent, Provided};
+use loopwright_core::event::{Decision, Input, InputEvent, Provided};
 use loopwright_core::message::RunId;
 use serde_json::{Value, json};
 
@@ -124,7 +124,7 @@ fn a_body_is_the_inputs_of_a_session() {
     let decisions: Vec<_> = request
         .inputs
         .iter()
-        .map(|input| match input {
+        .map(|input| match &input.event {
             InputEvent::ExternalActionResult(result) => {
                 (&*result.call, &*result.digest, &result.decision)
             }
@@ -141,7 +141,7 @@ fn a_body_is_the_inputs_of_a_session() {
     };
     let messages = json!([old, reply, file("data:image/gif;base64,R0lGODlhAQABAAAAACw=")]);
     let request = decode(json!({ "id": "c", "messages": messages })).unwrap();
-    assert!(matches!(&request.inputs[..], [InputEvent::UserRequest(_)]));
+    assert!(matches!(&request.inputs[..], [Input { event: InputEvent::UserRequest(_), .. }]));
     assert_eq!(request.awaited(), [Awaited::Request("u2".into())]);
 
     let wrong_approval = json!({ "id": "r1", "role": "assistant", "parts": [

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loopwright_core::AgentEvent;
 use loopwright_core::compaction::{Compaction, CompactionCause};
-use loopwright_core::event::InputEvent;
+use loopwright_core::event::{Input, InputEvent};
 use loopwright_core::log::{Follower, LogEntry};
 use loopwright_core::message::InputId;
 
@@ -22,7 +22,7 @@ impl LiveSessions {
         instructions: Option<String>,
     ) -> Result<Vec<Arc<Compaction>>, ApiError> {
         let event = InputEvent::Compact(instructions.clone());
-        let input = self.send(id, Some(client), input, event).await??;
+        let input = self.send(id, Some(client), Input { id: input, event }).await??;
         let entries = self.0.parts.store.read(id, 0).await?;
         Ok(compactions(id, &entries, &input, instructions.as_deref()))
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use loopwright_core::agent::InputError;
-use loopwright_core::event::InputEvent;
+use loopwright_core::event::{Input, InputEvent};
 use loopwright_core::log::{MemoryError, PostedInput, post_and_wait};
 use loopwright_core::message::{InputId, new_input_id};
 use loopwright_host::SessionSettings;
@@ -33,20 +33,20 @@ impl LiveSessions {
         &self,
         id: &str,
         client: Option<Client>,
-        input: Option<InputId>,
-        mut event: InputEvent,
+        input: Input,
     ) -> Result<Result<InputId, InputError>, ApiError> {
+        let Input { id: input, mut event } = input;
         if let InputEvent::UserRequest(prompt) = &mut event {
             self.0.parts.telemetry.start_trace(prompt);
         }
         // With an id it can be resent if the owner changes meanwhile.
-        let input = input.or_else(|| event.id().cloned()).unwrap_or_else(new_input_id);
+        let input = input.unwrap_or_else(new_input_id);
         if let Some(lease) = self.lease(id).await? {
             let _permit = match client {
                 Some(client) => Some(self.run_permit(&lease, client).await?),
                 None => None,
             };
-            let sent = lease.handle.send_as(input.clone(), event.clone()).await;
+            let sent = lease.handle.send(event.clone().with_id(input.clone())).await;
             if !sent.as_ref().is_err_and(is_end) {
                 return Ok(sent);
             }

@@ -10,7 +10,7 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use loopwright_core::event::{InputEvent, Prompt, QueueKind, QueuedText};
+use loopwright_core::event::{Input, InputEvent, QueueKind, QueuedText};
 use loopwright_core::log::SessionLog;
 use loopwright_host::{SessionSettings, SettingsChange};
 
@@ -155,8 +155,10 @@ async fn prompt(
 ) -> Accepted {
     check_budget(&server, owner.as_ref()).await?;
     server.shared().drain.check()?;
-    let prompt = caller.sends(check_content(&server, &id, body.prompt()?).await?);
-    send(&server, &id, Some(client), InputEvent::UserRequest(prompt)).await
+    let (prompt, input) = body.prompt()?;
+    let prompt = caller.sends(check_content(&server, &id, prompt).await?);
+    send(&server, &id, Some(client), Input { id: input, event: InputEvent::UserRequest(prompt) })
+        .await
 }
 
 async fn steer(
@@ -166,13 +168,15 @@ async fn steer(
     JsonBody(mut body): JsonBody<SteerBody>,
 ) -> Accepted {
     check_budget(&server, owner.as_ref()).await?;
-    if let Some(call) = body.call.take() {
-        let prompt = body.prompt()?;
-        return send(&server, &id, None, InputEvent::SteerTo { call, prompt }).await;
+    let call = body.call.take();
+    let (prompt, input) = body.prompt()?;
+    if let Some(call) = call {
+        let event = InputEvent::SteerTo { call, prompt };
+        return send(&server, &id, None, Input { id: input, event }).await;
     }
     // A steer may start a run: if actions are pending, it denies them.
-    let prompt = check_content(&server, &id, body.prompt()?).await?;
-    send(&server, &id, Some(client), InputEvent::Steer(prompt)).await
+    let event = InputEvent::Steer(check_content(&server, &id, prompt).await?);
+    send(&server, &id, Some(client), Input { id: input, event }).await
 }
 
 async fn follow_up(
@@ -181,8 +185,9 @@ async fn follow_up(
     JsonBody(body): JsonBody<MessageBody>,
 ) -> Accepted {
     check_budget(&server, owner.as_ref()).await?;
-    let prompt = check_content(&server, &id, body.prompt()?).await?;
-    send(&server, &id, None, InputEvent::FollowUp(prompt)).await
+    let (prompt, input) = body.prompt()?;
+    let event = InputEvent::FollowUp(check_content(&server, &id, prompt).await?);
+    send(&server, &id, None, Input { id: input, event }).await
 }
 
 async fn continue_run(
@@ -193,10 +198,8 @@ async fn continue_run(
 ) -> Accepted {
     check_budget(&server, owner.as_ref()).await?;
     server.shared().drain.check()?;
-    let event = InputEvent::Continue(None::<Prompt>);
-    let input = input_id(body.id)?;
-    let sent = server.shared().live.send(&id, Some(client), input, event).await?;
-    Ok((StatusCode::ACCEPTED, Json(AcceptedInput { input: sent? })))
+    let input = Input { id: input_id(body.id)?, event: InputEvent::Continue(None) };
+    send(&server, &id, Some(client), input).await
 }
 
 async fn abort(
@@ -204,7 +207,7 @@ async fn abort(
     SessionFor { id, .. }: SessionFor<Change>,
     JsonBody(body): JsonBody<AbortBody>,
 ) -> Accepted {
-    send(&server, &id, None, InputEvent::Abort(body.request()?)).await
+    send(&server, &id, None, body.input()?).await
 }
 
 async fn compact(
@@ -223,7 +226,7 @@ async fn compact(
 
 /// Sends an input to a session, wherever it is open. On return, the input is in the session's log.
 /// With a client, its run quota must allow a run.
-async fn send(server: &Server, id: &str, client: Option<Client>, event: InputEvent) -> Accepted {
-    let sent = server.shared().live.send(id, client, None, event).await?;
+async fn send(server: &Server, id: &str, client: Option<Client>, input: Input) -> Accepted {
+    let sent = server.shared().live.send(id, client, input).await?;
     Ok((StatusCode::ACCEPTED, Json(AcceptedInput { input: sent? })))
 }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use loopwright_core::Principal;
-use loopwright_core::event::{Envelope, ExternalAction, InputEvent};
+use loopwright_core::event::{Envelope, ExternalAction, Input, InputEvent};
 use loopwright_core::hex;
 use loopwright_core::log::{MemoryError, SessionInfo, SessionLog};
 use loopwright_core::message::{InputId, RunId};
@@ -174,30 +174,32 @@ impl Conversation {
     /// # Errors
     /// Fails if the caller may not send it, if a budget or quota is used up, if the server is
     /// shutting down, or if the session refuses the input.
-    pub(crate) async fn send(&self, input: InputEvent) -> Result<InputId, ApiError> {
+    pub(crate) async fn send(&self, input: Input) -> Result<InputId, ApiError> {
         let Conversation { participant, session, owner } = self;
         let Participant { server, caller, client, .. } = participant;
-        let input = match input {
-            InputEvent::ExternalActionResult(mut result) => {
+        let Input { id, event } = input;
+        let event = match event {
+            InputEvent::ExternalActionResult(result) => {
                 // An action may need the approval of several callers.
-                if let (Some(id), Some(principal)) = (&result.id, caller.named()) {
-                    result.id = Some(format!("{id} of {principal}").into());
-                }
-                return resolve_action(server, caller, *client, session, result).await;
+                let id = id.map(|id| match caller.named() {
+                    Some(principal) => format!("{id} of {principal}").into(),
+                    None => id,
+                });
+                return resolve_action(server, caller, *client, session, result, id).await;
             }
-            input => input,
+            event => event,
         };
         check_session::<Change>(server, caller, session).await?;
         let shared = server.shared();
-        let (input, client) = match input {
-            InputEvent::Abort(_) => (input, None),
-            input => {
+        let client = match event {
+            InputEvent::Abort(_) => None,
+            _ => {
                 check_budget(server, owner.as_ref()).await?;
                 shared.drain.check()?;
-                (input, Some(*client))
+                Some(*client)
             }
         };
-        let input = match input {
+        let event = match event {
             InputEvent::UserRequest(prompt) => {
                 let prompt = check_content(server, session, prompt).await?;
                 InputEvent::UserRequest(caller.sends(prompt))
@@ -208,9 +210,9 @@ impl Conversation {
             InputEvent::FollowUp(prompt) => {
                 InputEvent::FollowUp(check_content(server, session, prompt).await?)
             }
-            input => input,
+            event => event,
         };
-        Ok(shared.live.send(session, client, None, input).await??)
+        Ok(shared.live.send(session, client, Input { id, event }).await??)
     }
 
     /// Returns the events of the session from `start` on. With `tree`, new events of sub-agents

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use futures::stream;
-use loopwright_core::event::{Envelope, InputEvent};
+use loopwright_core::event::{Envelope, Input, InputEvent};
 use loopwright_core::message::CallId;
 use loopwright_protocols::{Awaited, Encode, Progress};
 use tokio_util::sync::WaitForCancellationFutureOwned;
@@ -134,13 +134,13 @@ pub(crate) fn complete<T: serde::Serialize>(events: VecDeque<T>) -> Response {
 /// because others must approve it too. With `tree`, the events of sub-agents are included.
 pub(crate) async fn send_all(
     conversation: &Conversation,
-    inputs: Vec<InputEvent>,
+    inputs: Vec<Input>,
     mut awaited: Vec<Awaited>,
     tree: bool,
 ) -> Result<(Feed, Vec<Awaited>), ApiError> {
     let decided: Vec<(CallId, Arc<str>)> = inputs
         .iter()
-        .filter_map(|input| match input {
+        .filter_map(|input| match &input.event {
             InputEvent::ExternalActionResult(result) => {
                 Some((result.call.clone(), result.digest.clone()))
             }

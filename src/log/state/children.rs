@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::event::AgentEvent;
 use crate::event::action::{ExternalAction, call_of_child};
 use crate::event::input::{ActionResult, Decision};
-use crate::log::calls::{Call, ChildCall, Phase};
+use crate::log::calls::{Call, ChildCall, ChildDecision, Phase};
 use crate::log::entry::LogEntry;
 use crate::log::state::SessionState;
 use crate::message::CallId;
@@ -67,8 +67,8 @@ impl SessionState {
         });
         let Some((inner, action, child)) = found else { return false };
         let mut result = ActionResult::new(inner, action.digest.clone(), (**decision).clone());
-        (result.id, result.by, result.source) = (Some(input.clone()), by.clone(), source.clone());
-        child.decided.push(result);
+        (result.by, result.source) = (by.clone(), source.clone());
+        child.decided.push(ChildDecision { input: input.clone(), result });
         let decision = action.shown(decision);
         emit(AgentEvent::ExternalActionEnd { call: call.clone(), decision, by: by.clone() });
         true

@@ -175,6 +175,11 @@ impl SessionState {
         self.inputs.make_id()
     }
 
+    /// Returns the client's id of an input if an input with this id was accepted before.
+    pub(crate) fn seen(&self, input: Option<&InputId>) -> Option<InputId> {
+        input.filter(|input| self.has_seen(input)).cloned()
+    }
+
     pub(crate) fn has_seen(&self, input: &InputId) -> bool {
         self.inputs.contains(input)
     }

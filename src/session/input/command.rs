@@ -21,7 +21,7 @@ pub(crate) type Ack<T> = oneshot::Sender<T>;
 /// A command from a handle to its session. All commands use one channel, so that the session
 /// handles a caller's commands in the order of sending.
 pub(crate) enum Command {
-    Input(Box<Input>),
+    Input(Box<InputCommand>),
     State(Ack<AgentState>),
     Subscribe(Subscriber),
     /// A late subscription. The subscriber gets the streaming reply from its start, and the caller
@@ -42,10 +42,10 @@ pub(crate) enum Command {
     Examine(Ack<Examined>),
 }
 
-/// An input event and its sender.
-pub(crate) struct Input {
+/// An input and its sender.
+pub(crate) struct InputCommand {
     pub(crate) event: InputEvent,
-    /// The client's id, for an event without an id field.
+    /// The client's id.
     pub(crate) id: Option<InputId>,
     pub(crate) ack: Ack<Result<Receipt, InputError>>,
     /// Set if the caller waits for the outcome of the run that the input starts.
@@ -78,26 +78,21 @@ impl Receipt {
     }
 }
 
-impl Input {
+impl InputCommand {
+    /// Answers the sender of an input whose id was accepted before. A run is not repeated.
+    pub(crate) fn acknowledge_copy(self, id: InputId) {
+        let _ = self.ack.send(match self.caller {
+            Some(_) => Err(InputError::Known(id)),
+            None => Ok(Receipt::new(id)),
+        });
+    }
+
     /// Returns whether the input is an abort that names a run other than this one.
     pub(crate) fn aborts_other_than(&self, run: Option<RunId>) -> bool {
-        let InputEvent::Abort(AbortRequest { run: Some(named), .. }) = &self.event else {
+        let InputEvent::Abort(AbortRequest { run: Some(named) }) = &self.event else {
             return false;
         };
         run != Some(*named)
-    }
-
-    /// Returns the client's id of an input that is not a message or a decision.
-    pub(crate) fn id(&self) -> Option<InputId> {
-        match &self.event {
-            InputEvent::Abort(abort) => abort.id.clone(),
-            _ => self.id.clone(),
-        }
-    }
-
-    /// Returns the client's id of any input.
-    pub(crate) fn client_id(&self) -> Option<InputId> {
-        self.event.id().or(self.id.as_ref()).cloned()
     }
 }
 
@@ -135,9 +130,9 @@ pub(crate) async fn refuse(
 /// A command, sorted by its handler.
 pub(crate) enum Sorted {
     /// `Abort` or `Reset`: ends the run.
-    Stop(Box<Input>),
+    Stop(Box<InputCommand>),
     /// `Continue` or `Release`: handled if the session is idle, and refused during a run.
-    WhenIdle(Box<Input>),
+    WhenIdle(Box<InputCommand>),
     /// Everything else: handled by the session, idle or not.
     Other(Command),
 }

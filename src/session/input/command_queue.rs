@@ -20,7 +20,7 @@ use crate::event::input::InputEvent;
 use crate::log::mailbox::{InputReceipt, PostedInput};
 use crate::log::memory::Memory;
 use crate::message::InputId;
-use crate::session::input::command::{Ack, Command, Input, Receipt};
+use crate::session::input::command::{Ack, Command, InputCommand, Receipt};
 use crate::session::input::deadlines::Deadlines;
 use crate::session::panics::without_panic;
 
@@ -56,9 +56,9 @@ struct Mail {
     posted: BoxFuture<'static, ()>,
     reading: Option<JoinHandle<Result<Read, MemoryError>>>,
     /// The input of a handle that comes after the inputs being read.
-    held: Option<Box<Input>>,
+    held: Option<Box<InputCommand>>,
     /// The posted inputs that are being handled, each with copies of it that handles have sent.
-    in_progress: HashMap<InputId, Vec<Input>>,
+    in_progress: HashMap<InputId, Vec<InputCommand>>,
     /// The answers to the posted inputs in progress.
     answers: JoinSet<(InputId, Result<(), InputError>)>,
     /// Cancelled at the end of the session, to stop waiting for answers.
@@ -193,7 +193,7 @@ impl CommandQueue {
             Command::Input(input) => Some(&**input),
             _ => None,
         });
-        let sent = ready.chain(mail.held.as_deref()).filter_map(Input::client_id);
+        let sent = ready.chain(mail.held.as_deref()).filter_map(|input| input.id.clone());
         let sent: HashSet<InputId> = sent.collect();
         let refused = InputReceipt::Refused(InputError::Dropped);
         while let Some(PostedInput { id, event, .. }) = self.waiting.last() {
@@ -209,7 +209,7 @@ impl CommandQueue {
     /// Returns whether the command is an input of another process.
     pub(crate) fn is_posted(&self, command: &Command) -> bool {
         let (Command::Input(input), Some(mail)) = (command, &self.mail) else { return false };
-        input.client_id().is_some_and(|id| mail.in_progress.contains_key(&id))
+        input.id.as_ref().is_some_and(|id| mail.in_progress.contains_key(id))
     }
 
     /// Returns the unread inputs that are taken now. Others may wait for a person.
@@ -334,7 +334,7 @@ impl CommandQueue {
             }
         };
         let Some(input) = held else { return };
-        let id = input.client_id();
+        let id = input.id.clone();
         let copies = id.as_ref().and_then(|id| mail.in_progress.get_mut(id));
         match (receipt, copies) {
             (Some(InputReceipt::Refused(why)), _) => {
@@ -376,7 +376,7 @@ impl Mail {
     /// has passed, and everything is read that was posted before now.
     fn start_reading(&mut self, has_passed: bool) {
         let memory = self.memory.clone();
-        let id = self.held.as_ref().and_then(|input| input.client_id());
+        let id = self.held.as_ref().and_then(|input| input.id.clone());
         let read = async move {
             let Some(mailbox) = memory.mailbox() else {
                 return Ok(Read { now: None, unread: Vec::new(), receipt: None });
@@ -407,7 +407,7 @@ impl Mail {
         self.answers.spawn(acknowledge(memory, id.clone(), answer, closing));
         // An input without a time was posted before there were deadlines.
         let received = Some(time.unwrap_or_default());
-        let input = Input { event, id: Some(id), ack, caller: None, received };
+        let input = InputCommand { event, id: Some(id), ack, caller: None, received };
         Some(Command::Input(Box::new(input)))
     }
 
@@ -418,7 +418,7 @@ impl Mail {
             // It was forwarded to a sub-agent that ended before it handled the input.
             self.posted = posted(self.memory.clone(), RETRY_DELAY);
         }
-        for Input { ack, caller, .. } in self.in_progress.remove(&id).into_iter().flatten() {
+        for InputCommand { ack, caller, .. } in self.in_progress.remove(&id).into_iter().flatten() {
             answer_copy(ack, caller.is_some(), &id, answer.clone());
         }
     }

@@ -6,6 +6,7 @@ use crate::error::{InputError, MemoryError};
 use crate::event::action::ExternalAction;
 use crate::event::input::{ActionResult, Decision, Provided};
 use crate::log::entry::LogEntry;
+use crate::message::InputId;
 use crate::session::config::{Config, WhileAwaiting};
 use crate::session::journal::Journal;
 use crate::tool::question::Question;
@@ -24,6 +25,7 @@ pub(crate) fn check(
     config: &Config,
     tools: &Toolbox,
     result: ActionResult,
+    input: InputId,
     received: u64,
 ) -> Result<LogEntry, InputError> {
     let action = journal.state.pending().find(|action| action.call == result.call);
@@ -39,7 +41,6 @@ pub(crate) fn check(
         check_terms(action, &result, received)?;
     }
     let decision = Arc::new(check_for(config, tools, &action.path, action, &result.decision)?);
-    let input = result.id.unwrap_or_else(|| journal.state.make_input_id());
     let time = config.environment.now();
     let ActionResult { call, by, source, .. } = result;
     let (name, digest) = (action.name.clone(), action.digest.clone());

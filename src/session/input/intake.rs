@@ -15,10 +15,10 @@ use crate::error::InputError;
 use crate::event::input::{AbortRequest, ActionResult, InputEvent, Prompt, QueueKind, Urgency};
 use crate::extensions::Extensions;
 use crate::log::entry::LogEntry;
-use crate::message::{InputId, RunId};
+use crate::message::InputId;
 use crate::principal::Principal;
 use crate::session::config::Config;
-use crate::session::input::command::{Ack, Caller, Command, Input, Receipt};
+use crate::session::input::command::{Ack, Caller, Command, InputCommand, Receipt};
 use crate::session::input::decisions;
 use crate::session::journal::Journal;
 use crate::tool::Toolbox;
@@ -102,31 +102,33 @@ impl Intake {
     /// input that was accepted before is acknowledged and changes nothing. Never awaits.
     pub(crate) fn accept(
         &mut self,
-        input: Input,
+        input: InputCommand,
         journal: &mut Journal,
         config: &Config,
         tools: &Toolbox,
     ) -> Accepted {
-        let client_id = input.client_id();
-        let Input { event, id, ack, caller, received } = input;
-        if let Some(id) = id.as_ref().filter(|id| journal.state.has_seen(id)) {
-            journal.acknowledge(ack, Receipt::new(id.clone()));
+        let InputCommand { event, id, ack, caller, received } = input;
+        if let Some(id) = journal.state.seen(id.as_ref()) {
+            match caller {
+                Some(_) => drop(ack.send(Err(InputError::Known(id)))),
+                None => journal.acknowledge(ack, Receipt::new(id)),
+            }
             return Accepted::Other;
         }
+        let client_id = id.clone();
         let staged = match event {
-            InputEvent::UserRequest(prompt) => self.request(prompt, caller, journal),
+            InputEvent::UserRequest(prompt) => self.request(prompt, id, caller, journal),
             InputEvent::Steer(prompt) => {
                 let urgency = prompt.urgency.unwrap_or(config.urgency);
-                let is_new = !prompt.id.as_ref().is_some_and(|id| journal.state.has_seen(id));
-                let accepted = if is_new { Accepted::Steer(urgency) } else { Accepted::Other };
-                queue(journal, prompt, QueueKind::Steering, urgency).map(|r| (r, accepted))
+                queue(journal, prompt, id, QueueKind::Steering, urgency)
+                    .map(|receipt| (receipt, Accepted::Steer(urgency)))
             }
             InputEvent::FollowUp(prompt) => {
-                queue(journal, prompt, QueueKind::FollowUp, Urgency::default())
+                queue(journal, prompt, id, QueueKind::FollowUp, Urgency::default())
                     .map(|receipt| (receipt, Accepted::Other))
             }
             InputEvent::ExternalActionResult(result) => {
-                resolve(journal, config, tools, result, received)
+                resolve(journal, config, tools, result, id, received)
             }
             InputEvent::ClearQueues => Ok((clear_queues(journal, id), Accepted::Other)),
             InputEvent::Compact(_) if config.compaction.is_none() => Err(InputError::NoCompaction),
@@ -136,7 +138,10 @@ impl Intake {
                 self.compactions.push_back(CompactionRequest { instructions, id, ack });
                 return Accepted::Other;
             }
-            InputEvent::Abort(AbortRequest { run: Some(run), id }) => late_abort(journal, run, id),
+            // Of a run that has ended.
+            InputEvent::Abort(AbortRequest { run: Some(run) }) => {
+                Err(InputError::NothingToAbort(run))
+            }
             // `Command::sort` has separated these.
             InputEvent::Continue(_)
             | InputEvent::Abort(_)
@@ -160,17 +165,12 @@ impl Intake {
     fn request(
         &mut self,
         prompt: Prompt,
+        id: Option<InputId>,
         caller: Option<Caller>,
         journal: &mut Journal,
     ) -> Result<(Receipt, Accepted), InputError> {
-        if let Some(id) = prompt.id.as_ref().filter(|id| journal.state.has_seen(id)) {
-            return match caller {
-                Some(_) => Err(InputError::Known(id.clone())),
-                None => Ok((Receipt::new(id.clone()), Accepted::Other)),
-            };
-        }
         let extensions = prompt.extensions.clone();
-        let receipt = queue(journal, prompt, QueueKind::Request, Urgency::default())?;
+        let receipt = queue(journal, prompt, id, QueueKind::Request, Urgency::default())?;
         self.requests.insert(receipt.id.clone(), RequestParts { extensions, caller });
         Ok((receipt, Accepted::Request))
     }
@@ -210,30 +210,16 @@ impl Intake {
     }
 }
 
-/// Answers an abort of a run that has ended. The abort changes nothing.
-pub(crate) fn late_abort(
-    journal: &Journal,
-    run: RunId,
-    id: Option<InputId>,
-) -> Result<(Receipt, Accepted), InputError> {
-    match id.filter(|id| journal.state.has_seen(id)) {
-        Some(id) => Ok((Receipt::new(id), Accepted::Other)),
-        None => Err(InputError::NothingToAbort(run)),
-    }
-}
-
-/// Stages a message for a queue. A message that was queued before changes nothing.
+/// Stages a message for a queue. Its input is new.
 pub(crate) fn queue(
     journal: &mut Journal,
     prompt: Prompt,
+    id: Option<InputId>,
     kind: QueueKind,
     urgency: Urgency,
 ) -> Result<Receipt, InputError> {
-    let input = prompt.id.unwrap_or_else(|| journal.state.make_input_id());
+    let input = id.unwrap_or_else(|| journal.state.make_input_id());
     let receipt = Receipt::new(input.clone());
-    if journal.state.has_seen(&input) {
-        return Ok(receipt);
-    }
     check_room(journal, kind)?;
     if let Some(output) = &prompt.output {
         Schema::compile_output(&output.schema).map_err(InputError::OutputSchema)?;
@@ -285,15 +271,13 @@ fn resolve(
     config: &Config,
     tools: &Toolbox,
     result: ActionResult,
+    id: Option<InputId>,
     received: Option<u64>,
 ) -> Result<(Receipt, Accepted), InputError> {
-    let input = result.id.clone().unwrap_or_else(|| journal.state.make_input_id());
+    let input = id.unwrap_or_else(|| journal.state.make_input_id());
     let receipt = Receipt::new(input.clone());
-    if journal.state.has_seen(&input) {
-        return Ok((receipt, Accepted::Other));
-    }
     let received = received.unwrap_or_else(|| config.environment.now());
-    let entry = decisions::check(journal, config, tools, result, received)?;
+    let entry = decisions::check(journal, config, tools, result, input, received)?;
     let accepted = match entry {
         LogEntry::Decided { .. } => Accepted::Decision,
         _ => Accepted::Other,

@@ -10,7 +10,7 @@ use crate::event::input::InputEvent;
 use crate::log::entry::LogEntry;
 use crate::log::store::SessionStore;
 use crate::message::{CallId, InputId};
-use crate::session::input::command::{self, Input, Receipt};
+use crate::session::input::command::{self, InputCommand, Receipt};
 use crate::session::journal::Journal;
 use crate::session::sub_agents::children::Children;
 use crate::session::sub_agents::tree::Tree;
@@ -19,19 +19,17 @@ use crate::session::sub_agents::tree::Tree;
 /// sub-agent's session. A refusal is recorded in the mailbox of `root`, where the sender may have
 /// posted the steer.
 pub(crate) fn steer(
-    input: Input,
+    input: InputCommand,
     root: Arc<str>,
     children: &Children,
     tree: &Tree,
     journal: &Journal,
 ) {
-    let Input { event: InputEvent::SteerTo { call, prompt }, id, ack, received, .. } = input else {
-        return;
-    };
-    let id = id.or(prompt.id.clone());
+    let InputCommand { event, id, ack, received, .. } = input;
+    let InputEvent::SteerTo { call, prompt } = event else { return };
     let (child_ack, answer) = oneshot::channel();
     let event = InputEvent::Steer(prompt);
-    let steer = Input { event, id: id.clone(), ack: child_ack, caller: None, received };
+    let steer = InputCommand { event, id: id.clone(), ack: child_ack, caller: None, received };
     let is_sent = children.steer(&call, Box::new(steer));
     let store = tree.store.clone();
     let (memory, from) = (journal.memory().clone(), journal.written());

@@ -13,15 +13,16 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::error::{AgentError, InputError, MemoryError};
 use crate::event::action::ExternalAction;
 use crate::event::hub::{EventStream, Subscriber};
-use crate::event::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt};
+use crate::event::input::{AbortRequest, Decision, InputEvent, Prompt};
 use crate::event::outcome::{RunOutcome, RunStatus};
 use crate::event::{AgentEvent, Envelope};
 use crate::hooks::{HookContext, ToolCallInfo};
+use crate::log::calls::ChildDecision;
 use crate::log::session_log::SessionLog;
 use crate::log::turn::Used;
-use crate::message::{CallId, InputId, ResultStatus};
+use crate::message::{CallId, ResultStatus};
 use crate::session::handle::AgentHandle;
-use crate::session::input::command::{Command, Input};
+use crate::session::input::command::{Command, InputCommand};
 use crate::session::request::layers::HookLayers;
 use crate::session::state::Examined;
 use crate::session::sub_agents::child_agent::{ChildAgent, Opening};
@@ -39,9 +40,9 @@ const IN_USE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A message from the parent to a working sub-agent. Small, since a channel has room for many.
 pub(crate) enum ToChild {
-    Decide(Box<ActionResult>),
+    Decide(Box<ChildDecision>),
     /// A steer for the sub-agent, or for a sub-agent of its own.
-    Steer(Box<Input>),
+    Steer(Box<InputCommand>),
     Subscribe(Subscriber),
 }
 
@@ -85,7 +86,7 @@ pub(crate) struct Work {
     /// The number of the sub-agent's current turn.
     pub(crate) turn: u32,
     /// Decisions that the session may not have yet.
-    pub(crate) decisions: Vec<ActionResult>,
+    pub(crate) decisions: Vec<ChildDecision>,
     pub(crate) from_parent: mpsc::UnboundedReceiver<ToChild>,
     /// Cancelled to stop the sub-agent: its run is aborted.
     pub(crate) stop: CancellationToken,
@@ -211,11 +212,10 @@ impl Work {
             abort(handle);
         } else {
             let task = self.info.arguments["task"].as_str().unwrap_or_default();
-            let mut prompt = Prompt::from(task);
-            prompt.id = Some(InputId::from(TASK));
-            let _ = handle.post(InputEvent::UserRequest(prompt), None).await;
+            let request = InputEvent::UserRequest(Prompt::from(task)).with_id(TASK);
+            let _ = handle.post(request, None).await;
             if examine(handle).await?.is_interrupted {
-                drop(handle.post(InputEvent::Continue(None), None));
+                drop(handle.post(InputEvent::Continue(None).into(), None));
             }
         }
         for decision in std::mem::take(&mut self.decisions) {
@@ -320,21 +320,21 @@ async fn examine(handle: &AgentHandle) -> Option<Examined> {
 }
 
 fn abort(handle: &AgentHandle) {
-    drop(handle.post(InputEvent::Abort(AbortRequest::new()), None));
+    drop(handle.post(InputEvent::Abort(AbortRequest::new()).into(), None));
 }
 
 /// Sends a decision, which the parent has already checked and acknowledged. If it no longer fits,
 /// because the tools have changed, it becomes a denial.
-async fn decide(handle: &AgentHandle, decision: ActionResult) {
-    let denial = |why: &InputError| {
-        let mut denial = decision.clone();
-        denial.decision = Decision::Deny(format!("the decision could not be carried out: {why}"));
-        denial
-    };
-    let sent = handle.post(InputEvent::ExternalActionResult(decision.clone()), None).await;
+async fn decide(handle: &AgentHandle, decision: ChildDecision) {
+    let ChildDecision { input, mut result } = decision;
+    let post =
+        |result| handle.post(InputEvent::ExternalActionResult(result).with_id(input.clone()), None);
     use InputError::{BadArguments, BadDecision, NoTool};
-    if let Ok(Err(why @ (BadArguments(_) | BadDecision(_) | NoTool(_)))) = sent {
-        let _ = handle.post(InputEvent::ExternalActionResult(denial(&why)), None).await;
+    if let Ok(Err(why @ (BadArguments(_) | BadDecision(_) | NoTool(_)))) =
+        post(result.clone()).await
+    {
+        result.decision = Decision::Deny(format!("the decision could not be carried out: {why}"));
+        let _ = post(result).await;
     }
 }
 

@@ -12,7 +12,7 @@ use crate::event::action::call_of_child;
 use crate::event::hub::Subscriber;
 use crate::event::input::InputEvent;
 use crate::message::{CallId, ResultStatus};
-use crate::session::input::command::Input;
+use crate::session::input::command::InputCommand;
 use crate::session::sub_agents::child::{ChildReport, Stopped, ToChild, Work};
 use crate::tool::{Progress, ToolUpdate};
 
@@ -130,7 +130,7 @@ impl Children {
     }
 
     /// Forwards a steer to the sub-agent that works for this call. Returns whether there is one.
-    pub(crate) fn steer(&self, call: &str, mut input: Box<Input>) -> bool {
+    pub(crate) fn steer(&self, call: &str, mut input: Box<InputCommand>) -> bool {
         let found = self.working.iter().find_map(|(outer, working)| {
             let inner = call_of_child(call, outer);
             (**outer == *call || inner.is_some()).then_some((working, inner))

@@ -117,7 +117,7 @@ impl Memory for InputQueue {
         if let Some(handle) = handle
             && let Some(input) = self.take_if(true, is_due)
         {
-            drop(handle.post(input.event, None));
+            drop(handle.post(input.input, None));
             // The session's task receives the input before the pattern continues.
             tokio::task::yield_now().await;
         }

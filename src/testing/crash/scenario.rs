@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::compaction::CompactionCause;
 use crate::event::action::ExternalAction;
-use crate::event::input::{AbortRequest, Decision, InputEvent, Prompt, Provided};
+use crate::event::input::{AbortRequest, Decision, Input, InputEvent, Prompt, Provided};
 use crate::event::outcome::RunCause;
 use crate::log::entry::LogEntry;
 use crate::model::ChatRequest;
@@ -50,7 +50,7 @@ pub(super) type EffectCount = Arc<dyn Fn() -> u64 + Send + Sync>;
 #[derive(Clone)]
 pub(super) struct ScenarioInput {
     pub(super) number: usize,
-    pub(super) event: InputEvent,
+    pub(super) input: Input,
     pub(super) when: Option<Condition>,
 }
 
@@ -100,32 +100,32 @@ impl Scenario {
 
     /// Appends a user request.
     pub fn request(self, prompt: impl Into<Prompt>) -> Self {
-        self.input(|id| InputEvent::UserRequest(prompt.into().id(id)))
+        self.input(InputEvent::UserRequest(prompt.into()))
     }
 
     /// Appends a steer.
     pub fn steer(self, prompt: impl Into<Prompt>) -> Self {
-        self.input(|id| InputEvent::Steer(prompt.into().id(id)))
+        self.input(InputEvent::Steer(prompt.into()))
     }
 
     /// Appends a follow-up.
     pub fn follow_up(self, prompt: impl Into<Prompt>) -> Self {
-        self.input(|id| InputEvent::FollowUp(prompt.into().id(id)))
+        self.input(InputEvent::FollowUp(prompt.into()))
     }
 
     /// Appends an abort.
     pub fn abort(self) -> Self {
-        self.input(|id| InputEvent::Abort(AbortRequest::new().id(id)))
+        self.input(InputEvent::Abort(AbortRequest::new()))
     }
 
     /// Appends a reset.
     pub fn reset(self) -> Self {
-        self.input(|_| InputEvent::Reset)
+        self.input(InputEvent::Reset)
     }
 
     /// Appends a request to compact the conversation.
     pub fn compact(self) -> Self {
-        self.input(|_| InputEvent::Compact(None))
+        self.input(InputEvent::Compact(None))
     }
 
     /// Sends the last input as soon as an entry is logged for which `holds` returns true, for
@@ -146,10 +146,13 @@ impl Scenario {
         self
     }
 
-    fn input(mut self, event: impl FnOnce(String) -> InputEvent) -> Self {
+    fn input(mut self, event: InputEvent) -> Self {
         let number = self.inputs.len();
-        let event = event(input_id(number));
-        self.inputs.push(ScenarioInput { number, event, when: None });
+        let input = match event {
+            InputEvent::Reset | InputEvent::Compact(_) => event.into(),
+            event => event.with_id(input_id(number)),
+        };
+        self.inputs.push(ScenarioInput { number, input, when: None });
         self
     }
 }
@@ -157,12 +160,12 @@ impl Scenario {
 impl ScenarioInput {
     /// Returns whether the input is an abort or a reset.
     pub(super) fn stops_the_run(&self) -> bool {
-        matches!(self.event, InputEvent::Abort(_) | InputEvent::Reset)
+        matches!(self.input.event, InputEvent::Abort(_) | InputEvent::Reset)
     }
 
     /// Returns whether `entry` can be the first entry to which this input leads.
     pub(super) fn leads_to(&self, entry: &LogEntry) -> bool {
-        match &self.event {
+        match &self.input.event {
             InputEvent::Abort(_) => matches!(
                 entry,
                 LogEntry::AbortRequested { .. }

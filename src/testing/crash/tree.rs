@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::agent::{GenericAgent, RunContext};
 use crate::error::{InputError, MemoryError};
 use crate::event::action::ExternalAction;
-use crate::event::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt};
+use crate::event::input::{AbortRequest, ActionResult, Decision, Input, InputEvent, Prompt};
 use crate::log::check_log;
 use crate::log::entry::LogEntry;
 use crate::log::session_log::SessionLog;
@@ -62,16 +62,16 @@ impl From<Decision> for TreeInput {
 
 impl TreeInput {
     /// Returns the input for this action. Its id is always the same.
-    fn event(self, action: &ExternalAction) -> (String, InputEvent) {
+    fn input(self, action: &ExternalAction) -> Input {
         let ExternalAction { call, digest, .. } = action;
         match self {
             TreeInput::Decide(decision) => {
                 let result = ActionResult::new(call.clone(), digest.clone(), decision);
-                (format!("decision-{call}"), InputEvent::ExternalActionResult(result))
+                InputEvent::ExternalActionResult(result).with_id(format!("decision-{call}"))
             }
-            TreeInput::Abort => ("abort".into(), InputEvent::Abort(AbortRequest::new())),
+            TreeInput::Abort => InputEvent::Abort(AbortRequest::new()).with_id("abort"),
             TreeInput::Request(text) => {
-                ("instead".into(), InputEvent::UserRequest(Prompt::from(&*text)))
+                InputEvent::UserRequest(Prompt::from(&*text)).with_id("instead")
             }
         }
     }
@@ -207,9 +207,8 @@ where
         if handle.state().await.map_err(|error| text(&error))?.interrupted_run.is_some() {
             drop(handle.continue_run().await);
         }
-        let request = Prompt::from(self.prompt);
-        let sent = handle.send_as("request", InputEvent::UserRequest(request)).await;
-        sent.map_err(|error| text(&error))?;
+        let request = InputEvent::UserRequest(Prompt::from(self.prompt)).with_id("request");
+        handle.send(request).await.map_err(|error| text(&error))?;
         self.react_to_all(&handle).await?;
         handle.close().await;
         let mut logs = Logs::new();
@@ -226,9 +225,9 @@ where
         for _ in 0..MAX_ROUNDS {
             handle.wait_for_idle().await;
             let pending = handle.pending().await.map_err(|error| error.to_string())?;
-            let next = pending.iter().find_map(|action| Some((self.react)(action)?.event(action)));
-            let Some((id, event)) = next else { return Ok(()) };
-            match handle.send_as(id, event).await {
+            let next = pending.iter().find_map(|action| Some((self.react)(action)?.input(action)));
+            let Some(input) = next else { return Ok(()) };
+            match handle.send(input).await {
                 Ok(_) | Err(InputError::NotPending(_)) => {}
                 Err(error) => return Err(format!("an input is refused: {error}")),
             }

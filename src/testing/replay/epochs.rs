@@ -7,7 +7,9 @@ use std::sync::Arc;
 use super::compaction_step::{CompactionStep, is_interrupted};
 use crate::compaction::CompactionCause;
 use crate::error::StepError;
-use crate::event::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt, QueueKind};
+use crate::event::input::{
+    AbortRequest, ActionResult, Decision, Input, InputEvent, Prompt, QueueKind,
+};
 use crate::event::outcome::{RunCause, RunStatus};
 use crate::log::entry::LogEntry;
 use crate::log::state::SessionState;
@@ -38,7 +40,7 @@ impl Epoch {
 /// The inputs at one position.
 #[derive(Default)]
 pub(super) struct InputGroup {
-    pub(super) events: Vec<InputEvent>,
+    pub(super) events: Vec<Input>,
     /// `true` if they are sent after the end of the last run and start none.
     pub(super) at_rest: bool,
     /// `true` if a run starts with the last input before another is received.
@@ -286,7 +288,7 @@ impl EpochReader<'_> {
     }
 
     /// Returns the inputs that resumed or ended a run after a crash, and their position.
-    fn resumption(&self, resets: &mut HashSet<usize>) -> Option<(usize, Vec<InputEvent>)> {
+    fn resumption(&self, resets: &mut HashSet<usize>) -> Option<(usize, Vec<Input>)> {
         let waits = |entry: &LogEntry| {
             matches!(entry, LogEntry::Queued { kind, .. } if *kind != QueueKind::Request)
                 || is_silent(entry)
@@ -306,19 +308,19 @@ impl EpochReader<'_> {
             (_, Some(LogEntry::RunEnded { end: RunStatus::Aborted, .. })) if !aborted => {
                 Some((first, vec![self.stop(first, resets)]))
             }
-            _ => Some((first, vec![InputEvent::Continue(None)])),
+            _ => Some((first, vec![InputEvent::Continue(None).into()])),
         }
     }
 
     /// Returns the input that led to the entry at `at`, and whether a run starts with it before
     /// another input is received. Returns `None` if no input led to the entry.
-    fn event(&self, at: usize, resets: &mut HashSet<usize>) -> Option<(InputEvent, bool)> {
-        Some(match &self.log[at] {
+    fn event(&self, at: usize, resets: &mut HashSet<usize>) -> Option<(Input, bool)> {
+        let (event, starts_run) = match &self.log[at] {
             LogEntry::Queued { input, kind, urgency, message, output, principal } => {
                 let MessageKind::User(text) = &message.body else {
                     return None;
                 };
-                let mut prompt = Prompt::from(text.clone()).id(input.clone());
+                let mut prompt = Prompt::from(text.clone());
                 prompt.output = output.clone();
                 if let Some(principal) = principal {
                     prompt = prompt.with(principal.clone());
@@ -341,7 +343,7 @@ impl EpochReader<'_> {
                     }
                 }
             }
-            LogEntry::Decided { input, call, decision, by, .. } => {
+            LogEntry::Decided { call, decision, by, .. } => {
                 let digest = self.log[..at].iter().rev().find_map(|entry| match entry {
                     LogEntry::CallAwaiting { call: id, digest, .. } if id == call => {
                         Some(digest.clone())
@@ -353,12 +355,12 @@ impl EpochReader<'_> {
                 // A replay has no deadlines. It sends their decisions as inputs, which `system`
                 // cannot do.
                 let by = by.clone().filter(|by| **by != *SYSTEM);
-                let result = ActionResult { by, ..result.id(input.clone()) };
+                let result = ActionResult { by, ..result };
                 (InputEvent::ExternalActionResult(result), false)
             }
-            LogEntry::Approved { input, call, digest, by, .. } => {
+            LogEntry::Approved { call, digest, by, .. } => {
                 let result = ActionResult::new(call.clone(), digest.clone(), Decision::Approve);
-                let result = result.by(by.clone()).id(input.clone());
+                let result = result.by(by.clone());
                 (InputEvent::ExternalActionResult(result), false)
             }
             LogEntry::RunStarted { cause: RunCause::Continue(None), .. } => {
@@ -367,14 +369,23 @@ impl EpochReader<'_> {
             LogEntry::RunStarted { cause: RunCause::Compact { instructions }, .. } => {
                 (InputEvent::Compact(instructions.as_deref().map(str::to_owned)), true)
             }
-            LogEntry::RunStarted { cause: RunCause::Abort, .. } => (self.stop(at, resets), true),
+            LogEntry::RunStarted { cause: RunCause::Abort, .. } => {
+                return Some((self.stop(at, resets), true));
+            }
             LogEntry::AbortRequested { .. } if !resets.contains(&at) => {
-                (self.stop(at, resets), false)
+                return Some((self.stop(at, resets), false));
             }
             LogEntry::Withdrawn { .. } => (InputEvent::ClearQueues, false),
             LogEntry::Reset if !resets.contains(&at) => (InputEvent::Reset, false),
             _ => return None,
-        })
+        };
+        let id = match &self.log[at] {
+            LogEntry::Queued { input, .. }
+            | LogEntry::Decided { input, .. }
+            | LogEntry::Approved { input, .. } => Some(input.clone()),
+            _ => None,
+        };
+        Some((Input { id, event }, starts_run))
     }
 
     fn end_of_run(&self, from: usize) -> Option<usize> {
@@ -382,21 +393,21 @@ impl EpochReader<'_> {
     }
 
     /// Returns an abort, or a reset if a reset follows the end of the run.
-    fn stop(&self, at: usize, resets: &mut HashSet<usize>) -> InputEvent {
-        let mut abort = AbortRequest::new();
+    fn stop(&self, at: usize, resets: &mut HashSet<usize>) -> Input {
+        let mut id = None;
         if let (LogEntry::RunStarted { .. }, Some(LogEntry::AbortRequested { input })) =
             (&self.log[at], self.log[..self.end].get(at + 1))
         {
             resets.insert(at + 1); // the same input
-            abort = abort.id(input.clone());
+            id = Some(input.clone());
         }
         let reset = self.end_of_run(at).map(|end| end + 1).filter(|next| *next < self.end);
         match reset.filter(|next| self.log[*next] == LogEntry::Reset) {
             Some(reset) => {
                 resets.insert(reset);
-                InputEvent::Reset
+                InputEvent::Reset.into()
             }
-            None => InputEvent::Abort(abort),
+            None => Input { id, event: InputEvent::Abort(AbortRequest::new()) },
         }
     }
 }

@@ -11,7 +11,7 @@ use super::difference::{Difference, summary};
 use super::epochs::{self, Epoch, InputGroup};
 use super::progress::{Baseline, Progress, SentRequest};
 use crate::error::InputError;
-use crate::event::input::InputEvent;
+use crate::event::input::{Input, InputEvent};
 use crate::log::entry::LogEntry;
 use crate::log::memory::InMemory;
 use crate::message::{CallId, MessageId};
@@ -243,7 +243,7 @@ impl SharedReplay {
             if compaction.is_certain || progress.compacts_as_logged {
                 let instructions = compaction.instructions.as_deref().map(str::to_owned);
                 let at = compaction.is_certain.then_some(compaction.at);
-                self.send(&handle, &progress, InputEvent::Compact(instructions), at);
+                self.send(&handle, &progress, InputEvent::Compact(instructions).into(), at);
                 was_sent = true;
             }
         }
@@ -271,10 +271,10 @@ impl SharedReplay {
         self: &Arc<Self>,
         handle: &AgentHandle,
         progress: &Progress,
-        event: InputEvent,
+        input: Input,
         at: Option<usize>,
     ) {
-        let accepted = handle.post(event, None);
+        let accepted = handle.post(input, None);
         let (replay, cancellation) = (self.clone(), progress.cancellation.clone());
         tokio::spawn(async move {
             if let Ok(Err(why)) = accepted.await

@@ -60,7 +60,7 @@ async fn a_message_closes_those_that_wait_for_decisions() {
     let actions = handle.pending().await.unwrap();
     // Both arrive before the run that carries out the decision begins.
     let decision =
-        handle.send(ActionResult::new("b~p", actions[1].digest.clone(), Decision::Approve).into());
+        handle.send(ActionResult::new("b~p", actions[1].digest.clone(), Decision::Approve));
     let message = handle.send(InputEvent::UserRequest("Stop that.".into()));
     let (decision, message) = tokio::join!(decision, message);
     decision.and(message).unwrap();
@@ -88,7 +88,7 @@ async fn a_decision_after_a_message_is_refused() {
     handle.wait_for_idle().await;
     let paid = usize::from(decision.is_ok());
     assert_eq!(family.pay.ran(), paid, "an accepted decision is carried out: {decision:?}");
-    let late = handle.send(ActionResult::new("b~p", "?", Decision::Approve).into()).await;
+    let late = handle.send(ActionResult::new("b~p", "?", Decision::Approve)).await;
     assert_eq!(late, Err(InputError::NotPending("b~p".into())));
 }
 

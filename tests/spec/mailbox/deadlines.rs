@@ -142,7 +142,7 @@ async fn a_decision_after_the_deadline_is_refused() {
     shared.post(decision("late", &action, Decision::Approve));
     let (handle, _events) = run(&agent, shared.owner()).await;
     let direct =
-        handle.send(ActionResult::new("a", action.digest.clone(), Decision::Approve).into()).await;
+        handle.send(ActionResult::new("a", action.digest.clone(), Decision::Approve)).await;
     assert_eq!(direct, Err(InputError::NotPending("a".into())));
     let late = refused(InputError::DeadlinePassed("a".into()));
     assert_eq!(shared.receipt("late"), late);
@@ -162,7 +162,7 @@ async fn while_the_default_cannot_be_written_no_late_decision_is_accepted() {
     let (handle, _events) = run(&agent, shared.owner().failing_after(full)).await;
     sleep(ms(3_000)).await;
     let direct =
-        handle.send(ActionResult::new("a", action.digest.clone(), Decision::Approve).into()).await;
+        handle.send(ActionResult::new("a", action.digest.clone(), Decision::Approve)).await;
     assert_eq!(direct, Err(InputError::DeadlinePassed("a".into())));
     assert_eq!(decisions(&shared), []);
     handle.close().await;
@@ -211,8 +211,7 @@ async fn a_session_without_a_mailbox_has_deadlines() {
     // In another process, after the deadline, a decision comes too late.
     let action = SessionLog::of(&entries).pending().remove(0);
     let harness = harness.restart_from(entries).await;
-    let late =
-        harness.handle.send(ActionResult::new("a", action.digest, Decision::Approve).into()).await;
+    let late = harness.handle.send(ActionResult::new("a", action.digest, Decision::Approve)).await;
     assert_eq!(late, Err(InputError::NotPending("a".into())));
     harness.handle.wait_for_idle().await;
     assert_eq!((statuses(&harness).await, pay.ran()), (vec![ResultStatus::Denied], 0));

@@ -105,7 +105,7 @@ async fn an_abort_does_not_refuse_what_a_handle_sends_too() {
     shared.post(
         PostedInput::new("stop", InputEvent::Abort(AbortRequest::new().run(RunId(0)))).unwrap(),
     );
-    handle.send_as("pill", request("pill", "Kill.").event).await.unwrap();
+    handle.send(request("pill", "Kill.").event.with_id("pill")).await.unwrap();
     sleep(Duration::from_secs(31)).await;
     handle.wait_for_idle().await;
     assert_eq!(

@@ -171,7 +171,7 @@ async fn an_owner_that_is_replaced_while_it_refuses_has_refused_nothing() {
         let sender = handle.clone();
         let nothing = InputEvent::Continue(None);
         let copy = nothing.clone();
-        let sent = tokio::spawn(async move { sender.send_as("d", copy).await });
+        let sent = tokio::spawn(async move { sender.send(copy.with_id("d")).await });
         sleep(ms(50)).await;
         let (next, _next_events) =
             run(&agent([Script::text("1"), Script::text("2")]), shared.owner()).await;
@@ -183,7 +183,7 @@ async fn an_owner_that_is_replaced_while_it_refuses_has_refused_nothing() {
             next.prompt("go").await.unwrap();
             next.steer("so that there is something to continue").await.unwrap();
         }
-        assert_eq!(next.send_as("d", nothing).await, Ok("d".into()));
+        assert_eq!(next.send(nothing.with_id("d")).await, Ok("d".into()));
         next.wait_for_idle().await;
         next.close().await;
         drop((handle, events));

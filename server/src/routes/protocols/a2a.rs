@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use loopwright_core::event::{AbortRequest, AgentEvent, ExternalAction, InputEvent};
+use loopwright_core::event::{AbortRequest, AgentEvent, ExternalAction, Input, InputEvent};
 use loopwright_core::log::{LogEntry, SessionInfo, SessionLog};
 use loopwright_core::message::InputId;
 use loopwright_core::{Environment, SystemEnvironment};
@@ -224,9 +224,9 @@ fn new_context() -> String {
 }
 
 /// Returns the requests and decisions that the response to these inputs waits for.
-fn awaited(inputs: &[InputEvent]) -> Vec<Awaited> {
-    let awaited = |input: &InputEvent| match input {
-        InputEvent::UserRequest(prompt) => prompt.id.clone().map(Awaited::Request),
+fn awaited(inputs: &[Input]) -> Vec<Awaited> {
+    let awaited = |input: &Input| match &input.event {
+        InputEvent::UserRequest(_) => input.id.clone().map(Awaited::Request),
         InputEvent::ExternalActionResult(result) => Some(Awaited::Decision(result.call.clone())),
         _ => None,
     };
@@ -320,11 +320,11 @@ async fn cancel(participant: Participant, task: TaskId) -> Result<Task, Refusal>
         return Err(RpcError::new(code::TASK_NOT_CANCELABLE, "The task has ended.").into());
     }
     let (last, run) = events.last().map(|event| (event.seq, event.run_id)).unwrap_or_default();
-    let mut abort = AbortRequest::new().id(format!("cancel:{task}"));
+    let mut abort = AbortRequest::new();
     if current.state == TaskState::Working {
         abort = abort.run(run);
     }
-    conversation.send(InputEvent::Abort(abort)).await?;
+    conversation.send(InputEvent::Abort(abort).with_id(format!("cancel:{task}"))).await?;
     let mut feed = conversation.events(Start::After(last), false).await?;
     while let Some((_, event)) = feed.next_event().await {
         if matches!(event.event, AgentEvent::AgentEnd(_)) {

@@ -9,7 +9,6 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
 use axum::{Json, Router};
-use loopwright_core::event::InputEvent;
 use loopwright_host::SessionSettings;
 use loopwright_protocols::ag_ui::{Encoder, Event, RunRequest};
 use loopwright_protocols::{Awaited, Encode, ShownRuns};
@@ -102,6 +101,6 @@ async fn stop(
     let Path((agent, thread)) = path.map_err(|_| no_conversation())?;
     let participant = Participant { server, agent, caller, client };
     let conversation = participant.find(&thread).await?.ok_or_else(no_conversation)?;
-    let input = conversation.send(InputEvent::Abort(body.request()?)).await?;
+    let input = conversation.send(body.input()?).await?;
     Ok((StatusCode::ACCEPTED, Json(AcceptedInput { input })))
 }

@@ -8,7 +8,6 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use loopwright_core::event::InputEvent;
 use loopwright_host::SessionSettings;
 use loopwright_protocols::ShownRuns;
 use loopwright_protocols::ai_sdk::{ChatRequest, Encoder, ui_messages};
@@ -108,7 +107,7 @@ async fn stop(
     JsonBody(body): JsonBody<AbortBody>,
 ) -> Result<(StatusCode, Json<AcceptedInput>), ApiError> {
     let conversation = find(server, path, client, caller).await?.ok_or_else(no_conversation)?;
-    let input = conversation.send(InputEvent::Abort(body.request()?)).await?;
+    let input = conversation.send(body.input()?).await?;
     Ok((StatusCode::ACCEPTED, Json(AcceptedInput { input })))
 }
 

@@ -173,9 +173,7 @@ impl DecisionBody {
             }),
             _ => return Err(ApiError::at("/decision", "The server does not support this one.")),
         };
-        let mut result = ActionResult::new(call, self.digest, decision);
-        result.id = input_id(self.id)?;
-        Ok(result)
+        Ok(ActionResult::new(call, self.digest, decision))
     }
 }
 
@@ -267,7 +265,8 @@ async fn resolve(
     caller: Caller,
     JsonBody(body): JsonBody<DecisionBody>,
 ) -> Result<Json<AcceptedInput>, ApiError> {
+    let input = input_id(body.id.clone())?;
     let result = body.result(&call)?;
-    let input = resolve_action(&server, &caller, client, &session, result).await?;
+    let input = resolve_action(&server, &caller, client, &session, result, input).await?;
     Ok(Json(AcceptedInput { input }))
 }

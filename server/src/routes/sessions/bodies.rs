@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loopwright_core::Message;
 use loopwright_core::compaction::Compaction;
-use loopwright_core::event::{AbortRequest, Prompt, Urgency};
+use loopwright_core::event::{AbortRequest, Input, InputEvent, Prompt, Urgency};
 use loopwright_core::log::SessionInfo;
 use loopwright_core::message::{CallId, Content, InputId, MessageId, RunId, UserMessage};
 use loopwright_host::{Agents, SessionSettings};
@@ -196,15 +196,16 @@ pub(crate) struct AbortBody {
 }
 
 impl AbortBody {
-    pub(crate) fn request(self) -> Result<AbortRequest, ApiError> {
+    pub(crate) fn input(self) -> Result<Input, ApiError> {
         let mut request = AbortRequest::new();
-        (request.run, request.id) = (self.run, input_id(self.id)?);
-        Ok(request)
+        request.run = self.run;
+        Ok(Input { id: input_id(self.id)?, event: InputEvent::Abort(request) })
     }
 }
 
 impl MessageBody {
-    pub(crate) fn prompt(self) -> Result<Prompt, ApiError> {
+    /// Returns the message, and the client's id of the input.
+    pub(crate) fn prompt(self) -> Result<(Prompt, Option<InputId>), ApiError> {
         let images = images::contents(self.images)?;
         let is_blank = |text: &String| text.trim().is_empty();
         if self.message.as_ref().map_or(images.is_empty(), is_blank) {
@@ -215,20 +216,16 @@ impl MessageBody {
         }
         let text = self.message.map(Content::text);
         let prompt = Prompt::from(UserMessage::new(text.into_iter().chain(images).collect()));
-        Ok(match input_id(self.id)? {
-            Some(id) => prompt.id(id),
-            None => prompt,
-        })
+        Ok((prompt, input_id(self.id)?))
     }
 }
 
 impl SteerBody {
-    pub(crate) fn prompt(self) -> Result<Prompt, ApiError> {
-        let prompt = self.message.prompt()?;
-        Ok(match self.urgency {
-            Some(urgency) => prompt.urgency(urgency),
-            None => prompt,
-        })
+    /// Returns the message, and the client's id of the input.
+    pub(crate) fn prompt(self) -> Result<(Prompt, Option<InputId>), ApiError> {
+        let (mut prompt, input) = self.message.prompt()?;
+        prompt.urgency = self.urgency;
+        Ok((prompt, input))
     }
 }
 
