@@ -32,8 +32,9 @@ const CREATION_PAUSE: Duration = Duration::from_millis(20);
 ///
 /// An input is durable when its method returns its id. The session takes it once, even if processes
 /// die in the meantime. If a caller waits for each input, they are taken in order. If a method
-/// fails or its future is dropped, the input may or may not be posted. Sending it again with the
-/// same id ([`InputEvent::with_id`]) changes nothing if it was.
+/// fails or its future is dropped, the input may or may not be posted. An input that may have to be
+/// sent again needs an id ([`InputEvent::with_id`]) for [`post`](ClusterSession::post) or
+/// [`send`](ClusterSession::send): the second copy changes nothing.
 #[derive(Clone)]
 pub struct ClusterSession {
     worker: Arc<Worker>,

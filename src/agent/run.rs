@@ -450,14 +450,19 @@ fn route(command: Command, channels: &Channels, current: &Current) -> Option<Box
             drop(channels.to_session.send(Command::Input(input)));
         }
         Sorted::Stop(input) => match input.id.clone().filter(|id| current.seen.contains(id)) {
-            Some(id) => drop(input.ack.send(Ok(Receipt::new(id)))),
+            Some(id) => input.acknowledge_copy(id),
             None => return Some(input),
         },
         Sorted::WhenIdle(input) => match input.id.clone().filter(|id| current.seen.contains(id)) {
             Some(id) => input.acknowledge_copy(id),
             None => refuse(*input),
         },
-        Sorted::Other(Command::Input(input)) if input.caller.is_some() => refuse(*input),
+        Sorted::Other(Command::Input(input)) if input.caller.is_some() => {
+            match input.id.clone().filter(|id| current.seen.contains(id)) {
+                Some(id) => input.acknowledge_copy(id),
+                None => refuse(*input),
+            }
+        }
         Sorted::Other(command) => drop(channels.to_session.send(command)),
     }
     None

@@ -1,4 +1,5 @@
-//! [`InputEvent`]: the inputs of a session, such as requests, steers, follow-ups and decisions.
+//! [`Input`] and [`InputEvent`]: what a session is sent, such as requests, steers, follow-ups and
+//! decisions.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::principal::Principal;
 use crate::tool::{DecisionKind, ToolOutput};
 use crate::trace_context::TraceContext;
 
-/// An input of a session; see [`AgentHandle::send`](crate::AgentHandle::send).
+/// The event of an [`Input`]; see [`AgentHandle::send`](crate::AgentHandle::send).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

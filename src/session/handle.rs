@@ -145,8 +145,9 @@ impl AgentHandle {
     }
 
     /// Sends a request or a continuation, and waits until its run has ended, like
-    /// [`AgentHandle::prompt`] and [`AgentHandle::continue_run`]. With an id, the input starts one
-    /// run even if it is sent again.
+    /// [`AgentHandle::prompt`] and [`AgentHandle::continue_run`]. With an id
+    /// ([`InputEvent::with_id`](crate::event::InputEvent::with_id)), it starts one run even if it
+    /// is sent again.
     ///
     /// # Errors
     ///
@@ -154,18 +155,28 @@ impl AgentHandle {
     ///
     /// - [`InputError::Busy`] while a run is in progress,
     /// - [`InputError::Known`] if an input with this id was accepted before,
+    /// - [`InputError::AlreadyRefused`] if it was refused before: a new attempt needs a new id,
+    /// - [`InputError::NothingToContinue`] if there is nothing to continue,
     /// - [`InputError::StartsNoRun`] for other events.
     pub async fn run(&self, input: impl Into<Input>) -> Result<RunOutcome, InputError> {
-        let input = input.into();
-        if !matches!(input.event, InputEvent::UserRequest(_) | InputEvent::Continue(_)) {
-            return Err(InputError::StartsNoRun);
-        }
-        let (receipt, outcome) = self.start(input, None);
-        receipt.await.unwrap_or(Err(InputError::Gone))?;
+        let outcome = self.start(input.into(), None).await?;
         outcome.await.unwrap_or(Err(InputError::Gone))
     }
 
-    /// Sends a request and returns the events of its run. The last one is `agent_end`.
+    /// Sends a request or a continuation, and returns the events of its run. The last one is
+    /// `agent_end`.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`AgentHandle::run`].
+    pub async fn run_stream(&self, input: impl Into<Input>) -> Result<EventStream, InputError> {
+        let (subscriber, stream) = Subscriber::new(Scope::Run);
+        self.start(input.into(), Some(subscriber)).await?;
+        Ok(stream)
+    }
+
+    /// Sends a request and returns the events of its run. The last one is `agent_end`. See
+    /// [`AgentHandle::run_stream`].
     ///
     /// # Errors
     ///
@@ -174,11 +185,7 @@ impl AgentHandle {
         &self,
         prompt: impl Into<Prompt>,
     ) -> Result<EventStream, InputError> {
-        let (subscriber, stream) = Subscriber::new(Scope::Run);
-        let event = InputEvent::UserRequest(prompt.into());
-        let (receipt, _outcome) = self.start(event.into(), Some(subscriber));
-        receipt.await.unwrap_or(Err(InputError::Gone))?;
-        Ok(stream)
+        self.run_stream(InputEvent::UserRequest(prompt.into())).await
     }
 
     /// Continues from the end of the conversation: after an error, an interruption, or with queued
@@ -397,13 +404,18 @@ impl AgentHandle {
         self.post(input.into(), None).await.unwrap_or(Err(InputError::Gone))
     }
 
-    fn start(
+    /// Sends an input that starts a run. On return it is durable.
+    async fn start(
         &self,
         input: Input,
         stream: Option<Subscriber>,
-    ) -> (oneshot::Receiver<Result<Receipt, InputError>>, oneshot::Receiver<Outcome>) {
+    ) -> Result<oneshot::Receiver<Outcome>, InputError> {
+        if !matches!(input.event, InputEvent::UserRequest(_) | InputEvent::Continue(_)) {
+            return Err(InputError::StartsNoRun);
+        }
         let (ack, outcome): (Ack<Outcome>, _) = oneshot::channel();
         let caller = Caller { outcome: ack, stream };
-        (self.post(input, Some(caller)), outcome)
+        self.post(input, Some(caller)).await.unwrap_or(Err(InputError::Gone))?;
+        Ok(outcome)
     }
 }

@@ -304,6 +304,24 @@ async fn a_repeated_input_is_handled_once() {
     assert_eq!(harness.handle.run(continuation).await, Err(InputError::Known("x1".into())));
 }
 
+/// C40: the same holds while the run of the input is in progress: it is not refused, and not
+/// repeated.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_repeated_during_its_run_is_known() {
+    let gate = Gate::new();
+    let mut harness = pi([Script::new().gate(&gate).say("one")], &[]).await;
+    let request = || InputEvent::UserRequest("go".into()).with_id("x1");
+    harness.handle.send(request()).await.unwrap();
+    harness.until(|event| matches!(event, AgentEvent::TurnStart { .. })).await;
+    assert_eq!(harness.handle.run(request()).await, Err(InputError::Known("x1".into())));
+    assert_eq!(harness.handle.send(request()).await, Ok("x1".into()));
+    let steer = InputEvent::Steer("more".into());
+    assert_eq!(harness.handle.run(steer).await, Err(InputError::StartsNoRun));
+    gate.open();
+    harness.handle.wait_for_idle().await;
+    assert_eq!(harness.transcript().await, ["U:go", "A:one/Stop"]);
+}
+
 /// A policy that replaces nothing.
 struct Nothing;
 

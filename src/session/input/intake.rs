@@ -110,7 +110,7 @@ impl Intake {
         let InputCommand { event, id, ack, caller, received } = input;
         if let Some(id) = journal.state.seen(id.as_ref()) {
             match caller {
-                Some(_) => drop(ack.send(Err(InputError::Known(id)))),
+                Some(_) => journal.refuse(None, InputError::Known(id), ack),
                 None => journal.acknowledge(ack, Receipt::new(id)),
             }
             return Accepted::Other;
