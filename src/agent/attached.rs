@@ -252,9 +252,12 @@ impl Attached {
 
     /// Posts an input to the mailbox of the session.
     async fn post(&mut self, input: InputCommand) {
-        let id = input.id.unwrap_or_else(new_input_id);
-        let InputCommand { mut event, ack, caller, .. } = input;
         let state = self.follower.state();
+        if let Some(id) = state.seen(input.id.as_ref()) {
+            return input.acknowledge_copy(id);
+        }
+        let InputCommand { mut event, id, ack, caller, .. } = input;
+        let id = id.unwrap_or_else(new_input_id);
         if caller.is_some() && state.info.run.is_some() && !self.is_interrupted {
             return drop(ack.send(Err(InputError::Busy)));
         }
@@ -274,9 +277,6 @@ impl Attached {
             Err(error) => return drop(ack.send(Err(InputError::Memory(error)))),
         };
         if let Some(caller) = caller {
-            if self.follower.state().has_seen(&id) {
-                return drop(ack.send(Err(InputError::Known(id))));
-            }
             let (is_accepted, has_started) = (false, false);
             let input = id.clone();
             self.callers.push(Waiting { input, caller, is_accepted, has_started, is_request });

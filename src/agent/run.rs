@@ -110,9 +110,7 @@ pub(crate) async fn run(
     }
     let _ = session.journal.flush().await; // an input that is being written has its id already
     let is_reset = matches!(stop.event, InputEvent::Reset);
-    // The id of a reset is written when the conversation is reset.
-    let own = stop.id.clone().filter(|_| !is_reset);
-    let input = own.unwrap_or_else(|| session.journal.state.make_input_id());
+    let input = stop.abort_id().unwrap_or_else(|| session.journal.state.make_input_id());
     let requested = session.journal.commit(LogEntry::AbortRequested { input: input.clone() }).await;
     if is_reset {
         let withdrawn = session.queued_texts();
@@ -440,7 +438,11 @@ fn has_steering(session: &Session) -> bool {
 
 /// Forwards a command to the session, or returns the abort or reset that ends this run.
 fn route(command: Command, channels: &Channels, current: &Current) -> Option<Box<InputCommand>> {
+    let known = |input: &InputCommand| current.seen.known(input.id.as_ref());
     let refuse = |input: InputCommand| {
+        if let Some(id) = known(&input) {
+            return input.acknowledge_copy(id);
+        }
         let memory = current.memory.clone();
         let refused = command::refuse(input.id, input.ack, InputError::Busy, memory, current.from);
         drop(tokio::spawn(refused));
@@ -449,20 +451,12 @@ fn route(command: Command, channels: &Channels, current: &Current) -> Option<Box
         Sorted::Stop(input) if input.aborts_other_than(current.run) => {
             drop(channels.to_session.send(Command::Input(input)));
         }
-        Sorted::Stop(input) => match input.id.clone().filter(|id| current.seen.contains(id)) {
+        Sorted::Stop(input) => match known(&input) {
             Some(id) => input.acknowledge_copy(id),
             None => return Some(input),
         },
-        Sorted::WhenIdle(input) => match input.id.clone().filter(|id| current.seen.contains(id)) {
-            Some(id) => input.acknowledge_copy(id),
-            None => refuse(*input),
-        },
-        Sorted::Other(Command::Input(input)) if input.caller.is_some() => {
-            match input.id.clone().filter(|id| current.seen.contains(id)) {
-                Some(id) => input.acknowledge_copy(id),
-                None => refuse(*input),
-            }
-        }
+        Sorted::WhenIdle(input) => refuse(*input),
+        Sorted::Other(Command::Input(input)) if input.caller.is_some() => refuse(*input),
         Sorted::Other(command) => drop(channels.to_session.send(command)),
     }
     None

@@ -467,10 +467,7 @@ impl Task {
                 return drop(input.ack.send(Err(error)));
             }
         } else if self.session.journal.state.batch.is_some() {
-            // The id of a reset is written when the conversation is reset.
-            let is_abort = matches!(input.event, InputEvent::Abort(_));
-            let id = input.id.clone().filter(|_| is_abort);
-            if let Err(error) = run::begin_abort(&mut self.session, id).await {
+            if let Err(error) = run::begin_abort(&mut self.session, input.abort_id()).await {
                 self.log_failed = true;
                 return drop(input.ack.send(Err(InputError::Memory(error))));
             }

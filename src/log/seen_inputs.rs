@@ -25,6 +25,11 @@ impl SeenInputs {
         self.ids().contains(input)
     }
 
+    /// Returns the client's id of an input if an input with this id was accepted before.
+    pub(crate) fn known(&self, input: Option<&InputId>) -> Option<InputId> {
+        input.filter(|input| self.contains(input)).cloned()
+    }
+
     /// Returns an id that no input has.
     pub(crate) fn make_id(&self) -> InputId {
         let ids = self.ids();

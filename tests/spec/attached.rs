@@ -65,6 +65,26 @@ fn is_streamed(event: &AgentEvent) -> bool {
     }
 }
 
+/// C40 C315: a request that an attached handle repeats is known, during its run and after it.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_an_attached_handle_repeats_is_known() {
+    let gate = Gate::new();
+    let agent = agent([Script::new().gate(&gate).say("one")], &[]);
+    let (_store, (_owner, _events), (guest, mut seen)) = owner_and_guest(&agent).await;
+    let request = || InputEvent::UserRequest("go".into()).with_id("x1");
+    assert_eq!(guest.send(request()).await, Ok("x1".into()));
+    while !guest.state().await.unwrap().is_running {
+        seen.next().await.unwrap();
+    }
+    let known = Err(InputError::Known("x1".into()));
+    assert_eq!(guest.run(request()).await, known);
+    assert_eq!(guest.send(request()).await, Ok("x1".into()));
+    gate.open();
+    guest.wait_for_idle().await;
+    assert_eq!(guest.run(request()).await, known);
+    assert_eq!(guest.state().await.unwrap().messages.len(), 2);
+}
+
 /// C315: an abort of an attached handle names the run that its log shows, and queued messages can
 /// be taken back. A reset is refused, because it would stop a run that nobody has seen.
 #[tokio::test(start_paused = true)]

@@ -177,7 +177,7 @@ impl SessionState {
 
     /// Returns the client's id of an input if an input with this id was accepted before.
     pub(crate) fn seen(&self, input: Option<&InputId>) -> Option<InputId> {
-        input.filter(|input| self.has_seen(input)).cloned()
+        self.inputs.known(input)
     }
 
     pub(crate) fn has_seen(&self, input: &InputId) -> bool {

@@ -79,6 +79,13 @@ impl Receipt {
 }
 
 impl InputCommand {
+    /// Returns the client's id for the entry of an abort. A reset aborts too, but its id is written
+    /// when the conversation is reset.
+    pub(crate) fn abort_id(&self) -> Option<InputId> {
+        let is_reset = matches!(self.event, InputEvent::Reset);
+        self.id.clone().filter(|_| !is_reset)
+    }
+
     /// Answers the sender of an input whose id was accepted before. A run is not repeated.
     pub(crate) fn acknowledge_copy(self, id: InputId) {
         let _ = self.ack.send(match self.caller {

@@ -40,7 +40,7 @@ impl Epoch {
 /// The inputs at one position.
 #[derive(Default)]
 pub(super) struct InputGroup {
-    pub(super) events: Vec<Input>,
+    pub(super) inputs: Vec<Input>,
     /// `true` if they are sent after the end of the last run and start none.
     pub(super) at_rest: bool,
     /// `true` if a run starts with the last input before another is received.
@@ -184,27 +184,27 @@ struct EpochReader<'a> {
 
 impl EpochReader<'_> {
     fn epoch(self, is_cut_off: bool, was_interrupted: bool) -> Epoch {
-        let mut inputs: BTreeMap<usize, InputGroup> = BTreeMap::new();
+        let mut groups: BTreeMap<usize, InputGroup> = BTreeMap::new();
         let mut resets = HashSet::new();
         let mut resumed_at = self.start;
-        if was_interrupted && let Some((at, events)) = self.resumption(&mut resets) {
+        if was_interrupted && let Some((at, inputs)) = self.resumption(&mut resets) {
             resumed_at = at;
-            let group = InputGroup { events, at_rest: false, starts_run: true, between_runs: true };
-            inputs.insert(at, group);
+            let group = InputGroup { inputs, at_rest: false, starts_run: true, between_runs: true };
+            groups.insert(at, group);
         }
         for at in self.start..self.end {
-            if let Some((event, starts_run)) = self.event(at, &mut resets) {
-                let group = inputs.entry(at).or_default();
+            if let Some((input, starts_run)) = self.input(at, &mut resets) {
+                let group = groups.entry(at).or_default();
                 group.starts_run |= starts_run;
                 group.between_runs |= self.between_runs[at - self.start];
-                group.events.push(event);
+                group.inputs.push(input);
             }
         }
         Epoch {
             start: self.start,
             end: self.end,
             is_cut_off,
-            inputs: self.joined(inputs, is_cut_off),
+            inputs: self.joined(groups, is_cut_off),
             compactions: self.compactions(resumed_at),
         }
     }
@@ -273,7 +273,7 @@ impl EpochReader<'_> {
                         && next.between_runs
                         && !before.get().starts_run =>
                 {
-                    before.get_mut().events.extend(next.events);
+                    before.get_mut().inputs.extend(next.inputs);
                     before.get_mut().starts_run = next.starts_run;
                 }
                 _ => drop(out.insert(at, next)),
@@ -314,7 +314,7 @@ impl EpochReader<'_> {
 
     /// Returns the input that led to the entry at `at`, and whether a run starts with it before
     /// another input is received. Returns `None` if no input led to the entry.
-    fn event(&self, at: usize, resets: &mut HashSet<usize>) -> Option<(Input, bool)> {
+    fn input(&self, at: usize, resets: &mut HashSet<usize>) -> Option<(Input, bool)> {
         let (event, starts_run) = match &self.log[at] {
             LogEntry::Queued { input, kind, urgency, message, output, principal } => {
                 let MessageKind::User(text) = &message.body else {
@@ -351,17 +351,15 @@ impl EpochReader<'_> {
                     _ => None,
                 });
                 let digest = digest.unwrap_or_default();
-                let result = ActionResult::new(call.clone(), digest, (**decision).clone());
+                let mut result = ActionResult::new(call.clone(), digest, (**decision).clone());
                 // A replay has no deadlines. It sends their decisions as inputs, which `system`
                 // cannot do.
-                let by = by.clone().filter(|by| **by != *SYSTEM);
-                let result = ActionResult { by, ..result };
+                result.by = by.clone().filter(|by| **by != *SYSTEM);
                 (InputEvent::ExternalActionResult(result), false)
             }
             LogEntry::Approved { call, digest, by, .. } => {
                 let result = ActionResult::new(call.clone(), digest.clone(), Decision::Approve);
-                let result = result.by(by.clone());
-                (InputEvent::ExternalActionResult(result), false)
+                (InputEvent::ExternalActionResult(result.by(by.clone())), false)
             }
             LogEntry::RunStarted { cause: RunCause::Continue(None), .. } => {
                 (InputEvent::Continue(None), true)

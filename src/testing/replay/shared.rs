@@ -229,8 +229,8 @@ impl SharedReplay {
         let (mut was_sent, at) = (false, progress.at);
         if let Some(group) = self.due_inputs(&progress, at_rest) {
             progress.sent_inputs.insert(at);
-            for event in &group.events {
-                self.send(&handle, &progress, event.clone(), Some(at));
+            for input in &group.inputs {
+                self.send(&handle, &progress, input.clone(), Some(at));
             }
             was_sent = true;
         }

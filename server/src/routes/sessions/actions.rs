@@ -263,9 +263,9 @@ async fn resolve(
     CallPath { session, call }: CallPath,
     client: Client,
     caller: Caller,
-    JsonBody(body): JsonBody<DecisionBody>,
+    JsonBody(mut body): JsonBody<DecisionBody>,
 ) -> Result<Json<AcceptedInput>, ApiError> {
-    let input = input_id(body.id.clone())?;
+    let input = input_id(body.id.take())?;
     let result = body.result(&call)?;
     let input = resolve_action(&server, &caller, client, &session, result, input).await?;
     Ok(Json(AcceptedInput { input }))
