@@ -33,22 +33,13 @@ impl From<InputError> for ApiError {
             InputError::Memory(memory) => return memory.clone().into(),
             InputError::Full(_) | InputError::QueueFull { .. } => ErrorKind::TooMany,
             InputError::Busy => ErrorKind::RunInProgress,
-            InputError::NothingToAbort(_)
-            | InputError::NothingToContinue
-            | InputError::Known(_)
-            | InputError::AlreadyRefused { .. }
-            | InputError::NotPending(_)
-            | InputError::DeadlinePassed(_)
-            | InputError::DigestDiffers(_)
-            | InputError::NoTool(_)
-            | InputError::NoSubAgent(_)
-            | InputError::NoCompaction
-            | InputError::NotCompacted(_)
-            | InputError::Moved
-            | InputError::Gone => ErrorKind::Conflict,
             InputError::BadArguments(_) => return ApiError::at("/arguments", sentence(&error)),
             InputError::BadDecision(_) => return ApiError::at("/decision", sentence(&error)),
-            _ => ErrorKind::BadRequest,
+            InputError::OutputSchema(_) | InputError::NotPostable(_) | InputError::StartsNoRun => {
+                ErrorKind::BadRequest
+            }
+            // The input is right, but not for the present state of the session.
+            _ => ErrorKind::Conflict,
         };
         ApiError::new(kind, sentence(&error))
     }

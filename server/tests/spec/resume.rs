@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use loopwright_core::SessionStore;
 use loopwright_core::log::{InMemoryStore, LogEntry};
 use loopwright_core::model::ModelErrorKind;
 use loopwright_core::testing::{Gate, Script};
+use loopwright_core::{Memory, SessionStore};
 use serde_json::{Value, json};
 
 use crate::api::{Api, Frame, Screen, numbered};
@@ -162,10 +162,9 @@ async fn an_acknowledged_request_runs_after_a_restart() {
     assert_eq!(next.get("/api/sessions").await["sessions"][0]["due"], Value::Null);
 }
 
-/// C402: A request that has ended two processes is not started by a third. The list, the metrics
-/// and an event report this, until a user continues it.
-#[tokio::test(start_paused = true)]
-async fn a_request_that_ends_every_process_waits_for_a_user() {
+/// Adds a session whose request has ended two processes to a store. Returns its id and its log,
+/// which is still open.
+pub(crate) async fn add_held(store: &dyn SessionStore) -> (String, Arc<dyn Memory>) {
     let api = Api::new([slow()]);
     let id = api.session(json!({})).await;
     let mut events = api.events(&id, None).await;
@@ -175,9 +174,17 @@ async fn a_request_that_ends_every_process_waits_for_a_user() {
     let queued = entries.iter().position(|entry| matches!(entry, LogEntry::Queued { .. })).unwrap();
     let mut log = entries[..=queued].to_vec();
     log.push(LogEntry::Opened { epoch: 2, time: 2, parent: None, owner: None });
-    let store = Arc::new(InMemoryStore::new());
-    store.open(&id).await.unwrap().append(0, log.into()).await.unwrap();
+    let memory = store.open(&id).await.unwrap();
+    memory.append(0, log.into()).await.unwrap();
+    (id, memory)
+}
 
+/// C402: A request that has ended two processes is not started by a third. The list, the metrics
+/// and an event report this, until a user continues it.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_ends_every_process_waits_for_a_user() {
+    let store = Arc::new(InMemoryStore::new());
+    let (id, _) = add_held(&*store).await;
     let next = Api::over(store, [Script::text("Nine.")]);
     next.run_due().await;
     let listed = next.get("/api/sessions").await["sessions"][0].clone();

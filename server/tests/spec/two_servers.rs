@@ -11,6 +11,7 @@ use loopwright_memory::Sqlite;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Frame};
+use crate::resume::add_held;
 
 /// Returns two servers on one file, each with its replies.
 fn two_servers(replies: Vec<Script>, others: Vec<Script>) -> (tempfile::TempDir, Api, Api) {
@@ -181,4 +182,26 @@ async fn an_owner_that_does_not_answer_is_reported() {
     drop(silent);
     assert_eq!(post(&api, &id, "prompt", prompt).await.0, 202);
     assert_eq!(api.run(&id, None).await.last().unwrap().data["text"], "late");
+}
+
+/// C402: An input to a session that has ended two processes waits. An abort drops it: a conflict.
+#[tokio::test]
+async fn an_input_that_an_abort_drops_is_a_conflict() {
+    let (_folder, api, _) = two_servers(vec![], vec![]);
+    let (id, owner) = add_held(&*api.store).await;
+    let say = || post(&api, &id, "follow-up", json!({ "message": "And now?", "id": "f" }));
+    let abort = async {
+        while api.store.session(&id).await.unwrap().unread == 0 {
+            tokio::task::yield_now().await;
+        }
+        drop(owner);
+        let mut reader = api.events(&id, Some(0)).await;
+        assert_eq!(reader.until("held").await.last().unwrap().data["unread"], 1);
+        api.call("POST", &format!("/api/sessions/{id}/abort"), None).await
+    };
+    let (dropped, aborted) = tokio::join!(say(), abort);
+    assert_eq!((dropped.0, aborted.0), (409, 202), "{dropped:?} {aborted:?}");
+    let why = dropped.1["error"]["message"].as_str().unwrap();
+    assert!(why.contains("was dropped by an abort"), "{why}");
+    assert_eq!(say().await.0, 409, "the answer stands");
 }
