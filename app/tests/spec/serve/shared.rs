@@ -70,7 +70,9 @@ pub(crate) fn check(dir: &TempDir, flags: &[&str]) {
         let _end = shared.end_on_drop();
         let mut sent = 0;
         while sent < inputs {
-            let Answer { id, is_accepted, is_decision } = answers.recv().unwrap();
+            // None arrives if a sender has failed.
+            let answer = answers.recv_timeout(shared.time_left()).unwrap();
+            let Answer { id, is_accepted, is_decision } = answer;
             receipts.insert(id, is_accepted);
             sent += u64::from(!is_decision);
             if random.below(ANSWERS_PER_COMMAND) == 0 {

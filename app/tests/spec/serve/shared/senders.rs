@@ -84,6 +84,10 @@ impl Shared {
         }
     }
 
+    pub(super) fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
     pub(super) fn set_address(&self, server: usize, address: &str) {
         self.addresses.lock().unwrap()[server] = address.into();
     }
