@@ -47,9 +47,11 @@ impl Records {
         std::process::abort()
     }
 
+    /// Reads the records so far. A last line without an end is still being written.
     pub(crate) fn read(path: &Path) -> Vec<Record> {
         let text = std::fs::read_to_string(path).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }
 
