@@ -1,5 +1,6 @@
 //! Two servers on one file: a session that is open in one is reached through the other.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -190,16 +191,23 @@ async fn an_input_that_an_abort_drops_is_a_conflict() {
     let (_folder, api, _) = two_servers(vec![], vec![]);
     let (id, owner) = add_held(&*api.store).await;
     let say = || post(&api, &id, "follow-up", json!({ "message": "And now?", "id": "f" }));
-    let abort = async {
+    let waits = async {
         while api.store.session(&id).await.unwrap().unread == 0 {
             tokio::task::yield_now().await;
         }
+    };
+    let abort = async {
         drop(owner);
         let mut reader = api.events(&id, Some(0)).await;
         assert_eq!(reader.until("held").await.last().unwrap().data["unread"], 1);
         api.call("POST", &format!("/api/sessions/{id}/abort"), None).await
     };
-    let (dropped, aborted) = tokio::join!(say(), abort);
+    let mut dropped = pin!(say());
+    tokio::select! {
+        answer = &mut dropped => panic!("it does not wait: {answer:?}"),
+        () = waits => {}
+    }
+    let (dropped, aborted) = tokio::join!(dropped, abort);
     assert_eq!((dropped.0, aborted.0), (409, 202), "{dropped:?} {aborted:?}");
     let why = dropped.1["error"]["message"].as_str().unwrap();
     assert!(why.contains("was dropped by an abort"), "{why}");
