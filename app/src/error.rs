@@ -13,6 +13,18 @@ use crate::wording::sentence;
 #[derive(Debug)]
 pub(crate) struct StartError(pub(crate) String);
 
+impl StartError {
+    /// Returns the error for what the program was built without.
+    #[cfg(not(all(feature = "fleet", feature = "oidc", feature = "postgres")))]
+    pub(crate) fn without_feature(what: &str, feature: &str) -> StartError {
+        StartError(format!(
+            "{what} needs the feature `{feature}`, which this program was built without: start it \
+             with `cargo run --features full -- …`, or use a released program, which has all \
+             features."
+        ))
+    }
+}
+
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

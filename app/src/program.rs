@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use futures::executor::block_on;
 use loopwright_core::{SessionStore, hex};
 use loopwright_host::{AgentFactory, CodingAgent, CodingAgentBuilder, CustomSetting, SystemPrompt};
 use loopwright_memory::long_term::LongTerm;
-use loopwright_memory::{Jsonl, Postgres, Sqlite};
+use loopwright_memory::{Jsonl, Sqlite};
 use sha2::{Digest, Sha256};
 
 use self::settings::check_settings;
@@ -178,8 +177,7 @@ impl Program {
             )));
         };
         if let Some(address) = database(&path) {
-            // The connections run on a thread of the store, which does not wait for this one.
-            return Ok(Arc::new(block_on(Postgres::connect(address))?));
+            return open_database(address);
         }
         Ok(if is_directory(&path) {
             Arc::new(Jsonl::open(&path)?)
@@ -295,6 +293,18 @@ fn digest(text: &str) -> String {
 
 fn is_directory(path: &Path) -> bool {
     path.is_dir() || path.as_os_str().to_string_lossy().ends_with(std::path::is_separator)
+}
+
+/// Opens the store in a PostgreSQL database.
+#[cfg(feature = "postgres")]
+fn open_database(address: &str) -> Result<Arc<dyn SessionStore>, StartError> {
+    // The connections run on a thread of the store, which does not wait for this one.
+    Ok(Arc::new(futures::executor::block_on(loopwright_memory::Postgres::connect(address))?))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn open_database(_: &str) -> Result<Arc<dyn SessionStore>, StartError> {
+    Err(StartError::without_feature("A store in PostgreSQL", "postgres"))
 }
 
 #[cfg(test)]

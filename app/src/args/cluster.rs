@@ -2,9 +2,13 @@
 
 use std::net::SocketAddr;
 use std::str::FromStr;
+#[cfg(feature = "fleet")]
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+#[cfg(feature = "fleet")]
 use loopwright_durable::{Leases, Placement, Restate};
+use loopwright_server::ServerBuilder;
 use serde::{Deserialize, Serialize};
 
 use super::sessions::StoreArgs;
@@ -84,8 +88,13 @@ pub(crate) struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// Returns the placement, if one is named.
-    pub(crate) fn placement(&self) -> Result<Option<Box<dyn Placement>>, StartError> {
+    /// Makes the server one of several, if a placement is named. The servers call each other with
+    /// this token.
+    pub(crate) fn apply(
+        &self,
+        builder: ServerBuilder,
+        token: Option<&String>,
+    ) -> Result<ServerBuilder, StartError> {
         let is_for_restate = self.restate_admin.is_some()
             || self.restate_listen.is_some()
             || self.restate_calls.is_some();
@@ -94,17 +103,45 @@ impl ClusterArgs {
                 "--reachable-at and the settings that begin with `restate` are for several servers \
                  on one store: give --placement too."
             }
-            None => return Ok(None),
+            None => return Ok(builder),
             Some(PlacementArg::Leases) if is_for_restate => {
                 "The settings that begin with `restate` need --placement restate=URL."
             }
-            Some(PlacementArg::Leases) => return Ok(Some(Box::new(Leases::new()))),
-            Some(PlacementArg::Restate(url)) => return self.restate(url).map(Some),
+            Some(placement) => return self.place(placement, builder, token),
         };
         Err(StartError(why.into()))
     }
 
-    fn restate(&self, ingress: &str) -> Result<Box<dyn Placement>, StartError> {
+    #[cfg(not(feature = "fleet"))]
+    fn place(
+        &self,
+        _: &PlacementArg,
+        _: ServerBuilder,
+        _: Option<&String>,
+    ) -> Result<ServerBuilder, StartError> {
+        Err(StartError::without_feature("--placement", "fleet"))
+    }
+
+    #[cfg(feature = "fleet")]
+    fn place(
+        &self,
+        placement: &PlacementArg,
+        builder: ServerBuilder,
+        token: Option<&String>,
+    ) -> Result<ServerBuilder, StartError> {
+        let placement: Arc<dyn Placement> = match placement {
+            PlacementArg::Leases => Arc::new(Leases::new()),
+            PlacementArg::Restate(url) => Arc::new(self.restate(url)?),
+        };
+        let builder = builder.cluster(placement);
+        Ok(match &self.reachable_at {
+            Some(url) => builder.cluster_address(url, token.cloned()),
+            None => builder,
+        })
+    }
+
+    #[cfg(feature = "fleet")]
+    fn restate(&self, ingress: &str) -> Result<Restate, StartError> {
         let mut urls = ingress.split(',');
         let first = urls.next().unwrap_or_default();
         let mut restate =
@@ -118,7 +155,7 @@ impl ClusterArgs {
         if let Some(url) = &self.restate_calls {
             restate = restate.reachable_at(url);
         }
-        Ok(Box::new(restate.build().map_err(|why| StartError(format!("{why}.")))?))
+        restate.build().map_err(|why| StartError(format!("{why}.")))
     }
 }
 

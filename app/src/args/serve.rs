@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use loopwright_core::limits::Budget;
-use loopwright_server::{JwtUsers, ServerBuilder};
+#[cfg(feature = "oidc")]
+use loopwright_server::JwtUsers;
+use loopwright_server::ServerBuilder;
 use serde::{Deserialize, Serialize};
 
 use super::cluster::ClusterArgs;
@@ -75,26 +77,40 @@ pub(crate) struct JwtArgs {
 }
 
 impl JwtArgs {
-    /// Returns the provider's users, or `None` without a provider.
-    pub(crate) fn users(&self) -> Result<Option<JwtUsers>, StartError> {
+    /// Adds the provider's users to the server, if there is a provider.
+    pub(crate) fn apply(&self, builder: ServerBuilder) -> Result<ServerBuilder, StartError> {
         let JwtArgs { jwt_issuer, jwt_audience, jwt_keys, jwt_roles } = self;
-        let (issuer, audience) = match (jwt_issuer, jwt_audience) {
-            (Some(issuer), Some(audience)) => (issuer, audience),
-            (None, None) if jwt_keys.is_none() && jwt_roles.is_none() => return Ok(None),
+        match (jwt_issuer, jwt_audience) {
+            (Some(issuer), Some(audience)) => self.add_users(issuer, audience, builder),
+            (None, None) if jwt_keys.is_none() && jwt_roles.is_none() => Ok(builder),
             _ => {
                 let why = "--jwt-issuer and --jwt-audience belong together: give both, or none of \
                            the settings that begin with `jwt`.";
-                return Err(StartError(why.into()));
+                Err(StartError(why.into()))
             }
-        };
+        }
+    }
+
+    #[cfg(not(feature = "oidc"))]
+    fn add_users(&self, _: &str, _: &str, _: ServerBuilder) -> Result<ServerBuilder, StartError> {
+        Err(StartError::without_feature("--jwt-issuer", "oidc"))
+    }
+
+    #[cfg(feature = "oidc")]
+    fn add_users(
+        &self,
+        issuer: &str,
+        audience: &str,
+        builder: ServerBuilder,
+    ) -> Result<ServerBuilder, StartError> {
         let mut users = JwtUsers::new(issuer, audience);
-        if let Some(url) = jwt_keys {
+        if let Some(url) = &self.jwt_keys {
             users = users.keys_url(url);
         }
-        if let Some(claim) = jwt_roles {
+        if let Some(claim) = &self.jwt_roles {
             users = users.roles_claim(claim);
         }
-        Ok(Some(users))
+        Ok(builder.jwt(users))
     }
 }
 

@@ -4,12 +4,10 @@ use std::env;
 use std::future::pending;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright_core::Principal;
 use loopwright_core::limits::Budget;
-use loopwright_durable::Placement;
 use loopwright_host::{ConfigError, EnvModels};
 use loopwright_providers::{MAX_ATTEMPTS, MAX_RETRY_DELAY};
 use loopwright_server::{Caller, Server, ServerBuilder, Webhook};
@@ -129,9 +127,7 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
             None => hook,
         });
     }
-    if let Some(users) = args.jwt.users()? {
-        builder = builder.jwt(users);
-    }
+    builder = args.jwt.apply(builder)?;
     if let Some(runs) = args.max_runs {
         builder = builder.max_runs(runs as usize, ServerBuilder::RUNS);
     }
@@ -152,12 +148,7 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
     let from_environment =
         || env::var(names.token_variable()).ok().filter(|token| !token.is_empty());
     let token = args.token.clone().or_else(from_environment);
-    if let Some(placement) = args.cluster.placement()? {
-        builder = builder.cluster(Arc::<dyn Placement>::from(placement));
-        if let Some(url) = &args.cluster.reachable_at {
-            builder = builder.cluster_address(url, token.clone());
-        }
-    }
+    builder = args.cluster.apply(builder, token.as_ref())?;
     if let Some(token) = token {
         builder = builder.token(token);
     }
