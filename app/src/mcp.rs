@@ -1,13 +1,15 @@
 //! The MCP servers of the coding agent: their selection from settings and the command line.
 
 mod launch;
+mod login;
 pub(crate) mod servers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use loopwright_mcp::{Credentials, Definitions, ProcessLimit, ServerConfig};
+use loopwright_mcp::{Definitions, ProcessLimit, ServerConfig};
 
+use self::login::Logins;
 pub(crate) use self::servers::Servers;
 use crate::config::Config;
 use crate::error::StartError;
@@ -17,9 +19,6 @@ use crate::settings::Settings;
 
 /// The file with the accepted servers, in the data directory.
 const ACCEPTED_FILE: &str = "mcp.json";
-
-/// The file with the tokens of authorized servers, in the data directory.
-const CREDENTIALS_FILE: &str = "mcp-credentials.json";
 
 /// Maximum number of processes of MCP servers in `serve`: in all, and for one user.
 const MAX_PROCESSES: usize = 64;
@@ -78,11 +77,11 @@ impl Servers {
         }
         let running = Some(config.program.mcp.clone());
         let configs: Vec<_> = configs.into_values().collect();
-        let credentials = match configs.is_empty() {
-            true => None,
-            false => Some(Arc::new(credentials(config)?)),
+        let logins = match configs.is_empty() {
+            true => Logins::default(),
+            false => Logins::open(config.program.names.data_directory().as_deref())?,
         };
-        Ok(Servers { configs, definitions, credentials, running, processes: None })
+        Ok(Servers { configs, definitions, logins, running, processes: None })
     }
 
     /// Returns the MCP servers of `serve`: the user's.
@@ -97,7 +96,8 @@ impl Servers {
             false => Arc::new(definitions(config)?),
         };
         let processes = Some(ProcessLimit::new(MAX_PROCESSES, MAX_PROCESSES_PER_USER));
-        Ok(Servers { configs, definitions, credentials: None, running: None, processes })
+        let logins = Logins::default(); // users of a server have no browser beside it
+        Ok(Servers { configs, definitions, logins, running: None, processes })
     }
 }
 
@@ -109,17 +109,6 @@ fn definitions(config: &Config) -> Result<Definitions, StartError> {
     Definitions::open(&path).map_err(|why| {
         let path = path.display();
         StartError(format!("{path} cannot be read: {why}. Without the file, you are asked again."))
-    })
-}
-
-fn credentials(config: &Config) -> Result<Credentials, StartError> {
-    let Some(directory) = config.program.names.data_directory() else {
-        return Ok(Credentials::in_memory());
-    };
-    let path = directory.join(CREDENTIALS_FILE);
-    Credentials::open(&path).map_err(|why| {
-        let path = path.display();
-        StartError(format!("{path} cannot be read: {why}. Without the file, you log in again."))
     })
 }
 

@@ -3,10 +3,8 @@
 // SEP-2577 has deprecated roots; servers of earlier versions use them.
 #![allow(deprecated)]
 
-mod authorize;
 pub(crate) mod config;
 mod connection;
-pub(crate) mod credentials;
 mod crypto;
 pub(crate) mod decode;
 pub(crate) mod definitions;
@@ -14,14 +12,18 @@ pub(crate) mod elicitation;
 mod exchange;
 mod extras;
 mod handler;
+mod http_client;
 pub(crate) mod launch;
+#[cfg(feature = "oauth")]
+pub(crate) mod oauth;
+#[cfg(not(feature = "oauth"))]
+#[path = "client/without_oauth.rs"]
 mod oauth;
 pub(crate) mod processes;
 pub(crate) mod sampling;
 pub(crate) mod search;
 mod server;
 mod tool;
-mod visits;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,12 +37,11 @@ use loopwright_core::{ChatModel, Tool, ToolError};
 use rmcp::model::{Root, Tool as ListedTool};
 use tokio_util::task::AbortOnDropHandle;
 
-use self::authorize::Authorize;
-use self::config::{ServerConfig, Transport};
+use self::config::ServerConfig;
 use self::connection::Connection;
-use self::credentials::Credentials;
 use self::definitions::Definitions;
 use self::launch::{Launch, Unconfined};
+use self::oauth::Authorization;
 use self::processes::ProcessLimit;
 use self::server::{Options, Server};
 use self::tool::RemoteTool;
@@ -161,8 +162,10 @@ impl ServerBuilder {
     /// Sets where the tokens of a server that requires authorization are stored. Such a server then
     /// has the tool `authorize`, which asks the user (MCP, *Authorization*). Without a store, only
     /// the configured headers authorize the agent.
-    pub fn credentials(mut self, credentials: Arc<Credentials>) -> Self {
-        self.options.credentials = Some(credentials);
+    #[cfg(feature = "oauth")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "oauth")))]
+    pub fn credentials(mut self, credentials: Arc<oauth::credentials::Credentials>) -> Self {
+        self.options.authorization.credentials = Some(credentials);
         self
     }
 
@@ -197,7 +200,7 @@ impl McpServer {
             model: None,
             asks: true,
             definitions: Arc::default(),
-            credentials: None,
+            authorization: Authorization::default(),
             processes: None,
         };
         ServerBuilder { options, start_wait: START_WAIT }
@@ -283,15 +286,6 @@ impl McpServer {
         };
         checked.inspect_err(warn).ok()
     }
-
-    /// Returns the tool that asks the user to authorize the server, if the server requires it.
-    async fn authorize_tool(&self) -> Option<Arc<dyn Tool>> {
-        let server = &self.0.server;
-        let Transport::Http(endpoint) = &server.options.config.transport else { return None };
-        let tokens = server.tokens()?;
-        let tool = || Arc::new(Authorize::new(server.clone(), &endpoint.url, tokens));
-        server.awaits_authorization().await.then(|| tool() as Arc<dyn Tool>)
-    }
 }
 
 #[async_trait]
@@ -318,8 +312,9 @@ impl ToolSource for McpServer {
                 let is_free = |name: &str| own.iter().all(|tool| *tool.spec().name != *name);
                 tools.extend(extras::tools(&self.0.server, connection, is_free));
             }
-            Some(Err(_)) => tools.extend(self.authorize_tool().await),
-            None => {}
+            #[cfg(feature = "oauth")]
+            Some(Err(_)) => tools.extend(oauth::authorize::tool(&self.0.server)),
+            _ => {}
         }
         Ok(tools)
     }

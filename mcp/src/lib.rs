@@ -20,8 +20,6 @@ pub mod server;
 #[cfg(feature = "client")]
 pub use client::config::{CommandLine, ConfigError, Endpoint, ServerConfig, Transport};
 #[cfg(feature = "client")]
-pub use client::credentials::Credentials;
-#[cfg(feature = "client")]
 pub use client::decode::{tool_output, tool_spec};
 #[cfg(feature = "client")]
 pub use client::definitions::Definitions;
@@ -29,6 +27,9 @@ pub use client::definitions::Definitions;
 pub use client::elicitation::elicited_question;
 #[cfg(feature = "client")]
 pub use client::launch::{Launch, Pipes, Unconfined};
+#[cfg(feature = "oauth")]
+#[cfg_attr(docsrs, doc(cfg(feature = "oauth")))]
+pub use client::oauth::credentials::Credentials;
 #[cfg(feature = "client")]
 pub use client::processes::ProcessLimit;
 #[cfg(feature = "client")]

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use loopwright_core::Principal;
 use loopwright_host::{AgentRejection, AgentSetup, CodingAgentBuilder};
-use loopwright_mcp::{
-    Credentials, Definitions, McpServer, ProcessLimit, ServerConfig, ToolSearch, Transport,
-};
+use loopwright_mcp::{Definitions, McpServer, ProcessLimit, ServerConfig, ToolSearch, Transport};
 use loopwright_tools::Workspace;
 
+use super::Logins;
 use super::launch::Confined;
 use crate::environment::started_as;
 use crate::slash::{SlashCommand, SlashReply};
@@ -26,8 +25,7 @@ pub(crate) struct Running(Arc<Mutex<Vec<McpServer>>>);
 pub(crate) struct Servers {
     pub(super) configs: Vec<ServerConfig>,
     pub(super) definitions: Arc<Definitions>,
-    /// The tokens of authorized servers; `None` for other users of a server.
-    pub(super) credentials: Option<Arc<Credentials>>,
+    pub(super) logins: Logins,
     /// The list of the agent's running servers, if only one agent exists at a time.
     pub(super) running: Option<Running>,
     /// The limit on the processes of all sessions of a server.
@@ -64,13 +62,10 @@ impl Servers {
             .definitions(self.definitions.clone())
             .root(workspace.root())
             .sampling(setup.model()?.into());
+        let builder = self.logins.apply(builder);
         let builder = match setup.settings().no_questions.unwrap_or_default() {
             true => builder.no_questions(),
             false => builder,
-        };
-        let builder = match &self.credentials {
-            Some(credentials) => builder.credentials(credentials.clone()),
-            None => builder,
         };
         let builder = match &self.processes {
             Some(limit) => {

@@ -1,58 +1,35 @@
 //! [`Connection`]: a running server and the session with it.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use http::{HeaderName, HeaderValue};
 use rmcp::model::{
-    PaginatedRequestParams, ProtocolVersion, ServerNotification, ServerPeerInfo,
-    SubscriptionFilter, Tool,
+    PaginatedRequestParams, ServerNotification, ServerPeerInfo, SubscriptionFilter, Tool,
 };
-use rmcp::service::RunningService;
-use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::{ClientLifecycleMode, ClientServiceExt as _, Peer, RoleClient};
+use rmcp::{ClientServiceExt as _, Peer, RoleClient};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::config::{Endpoint, ServerConfig, Transport, expand};
-use super::credentials::OfServer;
-use super::crypto::install_crypto_provider;
+use super::config::{ServerConfig, Transport};
 use super::handler::{Handler, Routes};
+use super::http_client::{HttpClient, MAX_MESSAGE_BYTES, OpenError, Service, lifecycle};
 use super::launch::Launch;
-use super::oauth::authorized_client;
+use super::oauth::{self, Tokens};
 
 /// The timeout of a server's start, including the handshake.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// The timeout of a list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);
-/// The maximum size of a message of a server.
-const MAX_MESSAGE_BYTES: usize = 16 << 20;
 /// The limits of a list: tools, and pages.
 const MAX_TOOLS: usize = 1000;
 const MAX_PAGES: usize = 100;
 
-/// The reason why a server cannot be used.
-pub(super) struct OpenError {
-    /// A sentence without a full stop.
-    pub(super) why: String,
-    /// `true` if the user must authorize the server first.
-    pub(super) needs_authorization: bool,
-}
-
-impl From<String> for OpenError {
-    fn from(why: String) -> Self {
-        OpenError { why, needs_authorization: false }
-    }
-}
-
 /// A running server and the session with it. Dropping it ends the session and kills the server's
 /// command.
 pub(super) struct Connection {
-    service: RunningService<RoleClient, Handler>,
+    service: Service,
     pub(super) routes: Arc<Routes>,
     /// The guard of the command, which is killed when the guard is dropped.
     _guard: Option<Box<dyn Any + Send + Sync>>,
@@ -64,7 +41,7 @@ impl Connection {
     pub(super) fn open(
         config: ServerConfig,
         launch: Arc<dyn Launch>,
-        tokens: Option<OfServer>,
+        tokens: Tokens,
         handler: Handler,
     ) -> BoxFuture<'static, Result<Self, OpenError>> {
         Box::pin(async move {
@@ -125,7 +102,7 @@ impl Connection {
 async fn start(
     config: ServerConfig,
     launch: Arc<dyn Launch>,
-    tokens: Option<OfServer>,
+    tokens: Tokens,
     handler: Handler,
 ) -> Result<Connection, OpenError> {
     let routes = handler.routes.clone();
@@ -141,38 +118,11 @@ async fn start(
             (service.map_err(|why| format!("it does not speak MCP: {why}"))?, Some(pipes.guard))
         }
         Transport::Http(endpoint) => {
-            let (client, config) = http_client(endpoint)?;
-            let authorized = authorized_client(&endpoint.url, tokens, client.clone()).await;
-            let authorized = authorized.map_err(|why| unauthorized(&endpoint.url, &why))?;
-            let service = match authorized {
-                Some(client) => {
-                    let transport = StreamableHttpClientTransport::with_client(client, config);
-                    handler.serve_with_lifecycle(transport, lifecycle()).await
-                }
-                None => {
-                    let transport = StreamableHttpClientTransport::with_client(client, config);
-                    handler.serve_with_lifecycle(transport, lifecycle()).await
-                }
-            };
-            let service = service.map_err(|why| match why.is_authorization_required() {
-                true => {
-                    unauthorized(&endpoint.url, &"set its headers, or call its tool `authorize`")
-                }
-                false => format!("{} cannot be reached: {why}", endpoint.url).into(),
-            });
-            (service?, None)
+            (oauth::connect(endpoint, tokens, HttpClient::new(endpoint)?, handler).await?, None)
         }
     };
     let listener = listen(service.peer().clone(), routes.clone());
     Ok(Connection { service, routes, _guard: guard, _listener: listener })
-}
-
-/// Returns the lifecycle: the current version of the protocol, else the last one with a handshake.
-fn lifecycle() -> ClientLifecycleMode {
-    ClientLifecycleMode::Auto {
-        preferred_versions: vec![ProtocolVersion::LATEST],
-        legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
-    }
 }
 
 /// Subscribes to changes of the tools. Servers of earlier versions announce them unasked.
@@ -192,36 +142,4 @@ fn listen(peer: Peer<RoleClient>, routes: Arc<Routes>) -> Option<AbortOnDropHand
         }
         routes.set_changed(); // what changes from now on is not announced
     })))
-}
-
-fn unauthorized(url: &str, why: &dyn std::fmt::Display) -> OpenError {
-    let why = format!("{url} requires authorization: {why}");
-    OpenError { why, needs_authorization: true }
-}
-
-fn http_client(
-    endpoint: &Endpoint,
-) -> Result<(reqwest::Client, StreamableHttpClientTransportConfig), String> {
-    let mut headers: HashMap<HeaderName, HeaderValue> = HashMap::new();
-    for (name, value) in &endpoint.headers {
-        let value = expand(value, |name| std::env::var(name).ok())
-            .map_err(|why| format!("the header `{name}` cannot be sent: {why}"))?;
-        let invalid = |_| format!("the header `{name}` is not a valid HTTP header");
-        let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid(()))?;
-        let mut value = HeaderValue::from_str(&value).map_err(|_| invalid(()))?;
-        value.set_sensitive(true);
-        headers.insert(header, value);
-    }
-    install_crypto_provider();
-    // A redirect would send the headers to another server.
-    let client = reqwest::Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(Duration::from_secs(20))
-        .build()
-        .map_err(|why| format!("no HTTP client can be built: {why}"))?;
-    let config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str())
-        .custom_headers(headers)
-        .max_sse_event_size(MAX_MESSAGE_BYTES)
-        .max_json_response_size(MAX_MESSAGE_BYTES);
-    Ok((client, config))
 }

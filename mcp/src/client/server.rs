@@ -14,14 +14,14 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::config::{ServerConfig, Transport};
-use super::connection::{Connection, OpenError};
-use super::credentials::{Credentials, OfServer};
+use super::connection::Connection;
 use super::decode::definition_of;
 use super::definitions::Definitions;
 use super::exchange::{Exchange, Host, Step, failure};
 use super::handler::{Handler, Routes};
+use super::http_client::OpenError;
 use super::launch::Launch;
-use super::oauth::Next;
+use super::oauth::Authorization;
 use super::processes::{Process, ProcessLimit};
 
 /// The maximum number of calls that wait for the user.
@@ -39,7 +39,7 @@ pub(super) struct Options {
     /// `true` if the server may ask the user.
     pub(super) asks: bool,
     pub(super) definitions: Arc<Definitions>,
-    pub(super) credentials: Option<Arc<Credentials>>,
+    pub(super) authorization: Authorization,
     /// The process limit, and the owner of the server's process.
     pub(super) processes: Option<(ProcessLimit, Option<String>)>,
 }
@@ -54,8 +54,6 @@ pub(super) struct Server {
     /// The reason why the server cannot be used; `None` if it can.
     failure: Mutex<Option<String>>,
     waiting: Mutex<HashMap<CallKey, (Instant, Exchange)>>,
-    /// The authorization that awaits the user.
-    pub(super) flow: Mutex<Option<Next>>,
 }
 
 /// The id of a session, and of a call in it.
@@ -66,7 +64,6 @@ struct State {
     connection: Option<Arc<Connection>>,
     delay: Duration,
     retry_at: Option<Instant>,
-    needs_authorization: bool,
     /// The time of the connection's last use.
     used: Option<Instant>,
 }
@@ -86,7 +83,6 @@ impl Server {
             current: Mutex::default(),
             failure: Mutex::default(),
             waiting: Mutex::default(),
-            flow: Mutex::default(),
         }
     }
 
@@ -114,21 +110,12 @@ impl Server {
         lock(&self.failure).clone()
     }
 
-    /// Returns whether the server requires authorization, and the user can be asked for it.
-    pub(super) async fn awaits_authorization(&self) -> bool {
-        self.options.asks && self.state.lock().await.needs_authorization
-    }
-
     /// Lets the server be started without a pause. A run waits for it as for a new one.
+    #[cfg(feature = "oauth")]
     pub(super) async fn forget_failure(&self) {
         *self.state.lock().await = State::default();
+        self.options.authorization.set_needed(false);
         *lock(&self.failure) = None;
-    }
-
-    /// Returns access to the stored tokens of the server, if there is a store.
-    pub(super) fn tokens(&self) -> Option<OfServer> {
-        let key = format!("{} {}", self.name(), self.options.config.describe());
-        Some(OfServer { credentials: self.options.credentials.clone()?, key })
     }
 
     /// Returns the connection, and starts the server if it is not running. A failed server is
@@ -143,7 +130,8 @@ impl Server {
         if state.retry_at.is_some_and(|at| Instant::now() < at) {
             return Err(self.last_failure().unwrap_or_else(|| "it has failed".into()));
         }
-        let Options { config, launch, roots, model, asks, processes, .. } = &self.options;
+        let Options { config, launch, roots, model, asks, authorization, processes, .. } =
+            &self.options;
         if let (Transport::Stdio(_), Some((limit, owner))) = (&config.transport, processes) {
             limit.admit(owner.as_deref(), self.own.clone()).inspect_err(|why| {
                 *lock(&self.failure) = Some(why.clone());
@@ -155,19 +143,20 @@ impl Server {
             can_sample: model.is_some() && *asks,
             can_ask: *asks,
         };
-        let opened = Connection::open(config.clone(), launch.clone(), self.tokens(), handler).await;
+        let tokens = authorization.tokens(config);
+        let opened = Connection::open(config.clone(), launch.clone(), tokens, handler).await;
         // Also after a successful start: a server may die at once.
         state.delay = (state.delay * 2).clamp(FIRST_DELAY, MAX_DELAY);
         state.retry_at = Some(Instant::now() + state.delay);
         match opened {
             Ok(connection) => {
                 *lock(&self.failure) = None;
-                state.needs_authorization = false;
+                authorization.set_needed(false);
                 Ok(state.connection.insert(Arc::new(connection)).clone())
             }
             Err(OpenError { why, needs_authorization }) => {
                 tracing::warn!(server = self.name(), why, "an MCP server cannot be used");
-                state.needs_authorization = needs_authorization;
+                authorization.set_needed(needs_authorization);
                 *lock(&self.failure) = Some(why.clone());
                 Err(why)
             }

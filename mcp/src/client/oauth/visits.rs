@@ -12,7 +12,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRequest};
 
-use super::crypto::install_crypto_provider;
+use crate::client::crypto::install_crypto_provider;
 
 /// The timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(30);

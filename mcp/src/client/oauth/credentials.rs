@@ -102,7 +102,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// The tokens of one server.
 #[derive(Clone)]
-pub(super) struct OfServer {
+pub(in crate::client) struct OfServer {
     pub(super) credentials: Arc<Credentials>,
     pub(super) key: String,
 }

@@ -1,5 +1,6 @@
 //! [`Authorize`]: the tool that asks the user to authorize a server.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
@@ -9,8 +10,9 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use super::credentials::OfServer;
-use super::oauth::{Flow, Next};
-use super::server::Server;
+use super::flow::{Flow, Next};
+use crate::client::config::Transport;
+use crate::client::server::Server;
 
 const NAME: &str = "authorize";
 /// The answer that allows the named hosts.
@@ -24,8 +26,18 @@ pub(super) struct Authorize {
     spec: Arc<ToolSpec>,
 }
 
+/// Returns the tool that asks the user to authorize the server, if the server requires it and the
+/// user can be asked.
+pub(in crate::client) fn tool(server: &Arc<Server>) -> Option<Arc<dyn Tool>> {
+    let options = &server.options;
+    let Transport::Http(endpoint) = &options.config.transport else { return None };
+    let tokens = options.authorization.tokens(&options.config)?;
+    let is_needed = options.asks && options.authorization.is_needed.load(Ordering::Relaxed);
+    is_needed.then(|| Arc::new(Authorize::new(server.clone(), &endpoint.url, tokens)) as _)
+}
+
 impl Authorize {
-    pub(super) fn new(server: Arc<Server>, url: &str, tokens: OfServer) -> Self {
+    fn new(server: Arc<Server>, url: &str, tokens: OfServer) -> Self {
         let description = format!(
             "Asks the user to authorize the MCP server `{}`, which has no tools before.",
             server.name()
@@ -65,7 +77,8 @@ impl Authorize {
 
     /// Replaces the authorization that awaits the user, and returns the previous one.
     fn replace_flow(&self, flow: Option<Next>) -> Option<Next> {
-        let mut current = self.server.flow.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current =
+            self.server.options.authorization.flow.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut current, flow)
     }
 }
