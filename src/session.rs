@@ -18,6 +18,7 @@ pub(crate) mod event_reader;
 pub(crate) mod handle;
 pub(crate) mod input;
 pub(crate) mod journal;
+pub(crate) mod lent;
 pub(crate) mod panics;
 #[cfg(feature = "testing")]
 pub(crate) mod parts;
@@ -315,7 +316,7 @@ impl Session {
     /// Writes a message of the pattern.
     pub(crate) async fn remember(
         &mut self,
-        message: impl Into<MessageKind>,
+        message: MessageKind,
     ) -> Result<Arc<Message>, StepError> {
         let message = self.journal.message(message);
         self.check_batch_closed()?;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use serde_json::Value;
 
 use crate::error::StepError;
@@ -10,6 +11,7 @@ use crate::message::{CallId, Message, MessageKind, ToolCall};
 use crate::model::ChatRequest;
 use crate::session::Session;
 use crate::session::calls::batch;
+use crate::session::lent::Lent;
 use crate::session::request;
 use crate::session::request::ask::{Ask, Profile};
 
@@ -39,7 +41,7 @@ use crate::session::request::ask::{Ask, Profile};
 /// # }
 /// ```
 pub struct AgentContext<'a> {
-    pub(crate) session: &'a mut Session,
+    pub(crate) session: Lent<'a>,
     pub(crate) profile: Profile,
 }
 
@@ -47,7 +49,8 @@ impl AgentContext<'_> {
     /// Builds the next request: the conversation after the hooks, the offered tools, the system
     /// prompt, and the options. The request is not sent.
     pub async fn generate(&mut self, ask: &Ask) -> Result<ChatRequest, StepError> {
-        request::build(self.session, &ask.clone().within(&self.profile)).await
+        let ask = ask.clone().within(&self.profile);
+        request::build(&mut self.session, &ask).boxed().await
     }
 
     /// Puts a message into the conversation and into memory.
@@ -59,7 +62,7 @@ impl AgentContext<'_> {
         &mut self,
         message: impl Into<MessageKind>,
     ) -> Result<Arc<Message>, StepError> {
-        self.session.remember(message).await
+        self.session.remember(message.into()).boxed().await
     }
 
     /// Returns the arguments that would run, after safe coercions. The error tells the model what
@@ -81,7 +84,7 @@ impl AgentContext<'_> {
     /// decision. The batch stays open until every call has its result, so call
     /// [`StepContext::call_tools`](crate::StepContext::call_tools) before the next request.
     pub async fn call_tool(&mut self, call: &CallId) -> Result<Option<Arc<Message>>, StepError> {
-        batch::run(self.session, Some(call)).await?;
+        batch::run(&mut self.session, Some(call)).boxed().await?;
         let state = &self.session.journal.state;
         let result = state.call(call).and_then(|c| c.result.clone());
         let is_result = |m: &&Arc<Message>| m.as_tool_result().is_some_and(|r| r.call == *call);
@@ -96,6 +99,7 @@ impl AgentContext<'_> {
     ) -> Result<Vec<Arc<Message>>, StepError> {
         let memory = self.session.journal.memory().clone();
         let query = query.to_owned();
-        Ok(self.session.wait_for(async move { memory.recall(&query, limit).await }).await??)
+        let found = async move { memory.recall(&query, limit).await };
+        Ok(self.session.wait_for(found).boxed().await??)
     }
 }

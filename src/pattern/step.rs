@@ -12,7 +12,8 @@ use std::future::Future;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use futures_util::stream;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, stream};
 use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -26,9 +27,9 @@ use crate::message::{History, InputId, Message, MessageKind, ResultStatus};
 use crate::model::ThinkingLevel;
 use crate::pattern::context::AgentContext;
 use crate::pattern::role::Role;
-use crate::session::Session;
 use crate::session::calls::batch;
 use crate::session::calls::batch_outcome::BatchOutcome;
+use crate::session::lent::Lent;
 use crate::session::request;
 use crate::session::request::ask::{Ask, Profile};
 use crate::session::request::ask_all;
@@ -81,7 +82,7 @@ const SUPERSEDED: &str =
 /// # }
 /// ```
 pub struct StepContext<'a> {
-    pub(crate) session: &'a mut Session,
+    pub(crate) session: Lent<'a>,
     /// The source of the profile of each request.
     role: Role<'a>,
 }
@@ -133,7 +134,7 @@ impl StepContext<'_> {
 
     /// Returns the agent's memory and tools.
     pub fn context(&mut self) -> AgentContext<'_> {
-        AgentContext { profile: self.profile(), session: self.session }
+        AgentContext { profile: self.profile(), session: self.session.lend() }
     }
 
     /// Returns a token that is cancelled when the run is aborted or cut off.
@@ -145,17 +146,17 @@ impl StepContext<'_> {
     /// nothing. A message of the user supersedes pending actions, unless the agent holds messages
     /// ([`WhileAwaiting`](crate::session::WhileAwaiting)).
     pub async fn take_input(&mut self) -> Result<(), StepError> {
-        self.session.receive_all().await?;
+        self.session.receive_all().boxed().await?;
         if self.session.supersedes() {
-            batch::supersede(self.session, ResultStatus::Denied, SUPERSEDED).await?;
-            batch::wait_for_running(self.session).await?;
+            batch::supersede(&mut self.session, ResultStatus::Denied, SUPERSEDED).boxed().await?;
+            batch::wait_for_running(&mut self.session).boxed().await?;
         }
         let state = &self.session.journal.state;
         match &state.undelivered {
             Some(request) if state.batch.is_none() => {
                 let input = request.input.clone();
                 self.session.journal.stage(LogEntry::Delivered { input });
-                Ok(self.session.journal.apply_ahead().await?)
+                Ok(self.session.journal.apply_ahead().boxed().await?)
             }
             _ => Ok(()),
         }
@@ -171,7 +172,8 @@ impl StepContext<'_> {
     /// [`StepError::Limit`] if a budget is used up. An error of the model is part of the reply:
     /// see [`Reply::should_stop`].
     pub async fn ask(&mut self) -> Result<Reply, StepError> {
-        request::send(self.session, Ask::new().within(&self.profile())).await
+        let ask = Ask::new().within(&self.profile());
+        request::send(&mut self.session, ask).boxed().await
     }
 
     /// Asks like [`StepContext::ask`], with another model, prompt, tools, schema or hooks.
@@ -183,7 +185,8 @@ impl StepContext<'_> {
         if ask.detached {
             return Ok(self.ask_all([ask]).await?.pop().unwrap_or(Reply::empty(None)));
         }
-        request::send(self.session, ask.within(&self.profile())).await
+        let ask = ask.within(&self.profile());
+        request::send(&mut self.session, ask).boxed().await
     }
 
     /// Sends detached requests at the same time, and returns their replies in the order of the
@@ -238,14 +241,14 @@ impl StepContext<'_> {
     ) -> Result<Vec<Reply>, StepError> {
         let profile = self.profile();
         let asks = asks.into_iter().map(|ask| ask.within(&profile)).collect();
-        ask_all::ask_all(self.session, asks).await
+        ask_all::ask_all(&mut self.session, asks).boxed().await
     }
 
     /// Runs the calls of the reply. Each call is validated, approved if necessary, run, and gets
     /// its result. Does nothing if the reply has no calls.
     pub async fn call_tools(&mut self, reply: &Reply) -> Result<BatchOutcome, StepError> {
         if reply.has_calls() {
-            batch::run(self.session, None).await
+            batch::run(&mut self.session, None).boxed().await
         } else {
             Ok(BatchOutcome::NoCalls)
         }
@@ -253,7 +256,7 @@ impl StepContext<'_> {
 
     /// Delivers queued steers: all or the first, depending on the agent's steering mode.
     pub async fn take_steering(&mut self) -> Result<(), StepError> {
-        self.session.receive_all().await?;
+        self.session.receive_all().boxed().await?;
         let mode = self.session.config.steering_mode;
         self.deliver(|kind| kind == QueueKind::Steering, mode).await?;
         Ok(())
@@ -267,7 +270,7 @@ impl StepContext<'_> {
     /// Delivers every queued message in the order of arrival, both steers and follow-ups. The
     /// agent's queue modes are ignored.
     pub async fn take_messages(&mut self) -> Result<(), StepError> {
-        self.session.receive_all().await?;
+        self.session.receive_all().boxed().await?;
         self.deliver(|kind| kind != QueueKind::Request, QueueMode::All).await?;
         Ok(())
     }
@@ -281,7 +284,7 @@ impl StepContext<'_> {
     /// Returns `true` if there is more to answer: a follow-up, or a steer that arrived in the
     /// meantime.
     pub async fn take_follow_ups(&mut self) -> Result<bool, StepError> {
-        self.session.receive_all().await?;
+        self.session.receive_all().boxed().await?;
         if self.has_steering() {
             return Ok(true);
         }
@@ -299,14 +302,14 @@ impl StepContext<'_> {
         &mut self,
         message: impl Into<MessageKind>,
     ) -> Result<Arc<Message>, StepError> {
-        self.session.remember(message).await
+        self.session.remember(message.into()).boxed().await
     }
 
     /// Emits a `custom` event, which is written to the session's log.
     pub async fn emit(&mut self, kind: &str, data: impl Serialize) -> Result<(), StepError> {
         let data = Arc::new(to_value(data)?);
         let entry = LogEntry::Emitted { kind: kind.into(), data };
-        Ok(self.session.journal.commit(entry).await?)
+        Ok(self.session.journal.commit(entry).boxed().await?)
     }
 
     /// Awaits `work` while inputs are handled. Returns `None` if a steer interrupts it
@@ -316,18 +319,10 @@ impl StepContext<'_> {
     where
         F: Future<Output: Send> + Send,
     {
-        let before = self.session.journal.state.info.entries;
-        self.session.receive_all().await?;
-        if self.session.is_interrupted(before) {
-            return Ok(None);
-        }
-        self.session.journal.flush().await?;
-        let mut work = std::pin::pin!(stream::once(work));
-        let done = follow(self.session, &mut work, |_, done| match done {
-            Some(done) => ControlFlow::Break(done),
-            None => ControlFlow::Continue(()),
-        });
-        Ok(done.await?)
+        let mut output = None;
+        let work = async { output = Some(work.await) };
+        let is_done = self.wait_until(work.boxed()).boxed().await?;
+        Ok(output.filter(|_| is_done))
     }
 
     /// Returns whether the conversation ends with a complete reply, so that [`StepContext::ask`]
@@ -363,6 +358,22 @@ impl StepContext<'_> {
         self.role.profile(&state.messages().cloned().collect::<Vec<_>>())
     }
 
+    /// Like [`StepContext::wait_for`]; returns whether `work` is done.
+    async fn wait_until(&mut self, work: BoxFuture<'_, ()>) -> Result<bool, StepError> {
+        let before = self.session.journal.state.info.entries;
+        self.session.receive_all().await?;
+        if self.session.is_interrupted(before) {
+            return Ok(false);
+        }
+        self.session.journal.flush().await?;
+        let mut work = stream::once(work);
+        let done = follow(&mut self.session, &mut work, |_, done| match done {
+            Some(done) => ControlFlow::Break(done),
+            None => ControlFlow::Continue(()),
+        });
+        Ok(done.await?.is_some())
+    }
+
     async fn deliver(
         &mut self,
         is_wanted: impl Fn(QueueKind) -> bool,
@@ -375,7 +386,7 @@ impl StepContext<'_> {
         let queued: Vec<InputId> = wanted.take(max).map(|w| w.input.clone()).collect();
         let any = !queued.is_empty();
         queued.into_iter().for_each(|input| journal.stage(LogEntry::Delivered { input }));
-        journal.apply_ahead().await?;
+        journal.apply_ahead().boxed().await?;
         Ok(any)
     }
 }

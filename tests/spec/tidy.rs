@@ -99,6 +99,7 @@ fn only_serve_uses_the_server() {
     let mut users: Vec<_> = users.iter().map(|file| file.to_str().unwrap()).collect();
     users.sort();
     let expected = [
+        "app/src/args/cluster.rs", // the placement of `serve`
         "app/src/args/serve.rs",
         "app/src/commands/config.rs", // the defaults of `serve`
         "app/src/commands/serve.rs",

@@ -8,12 +8,12 @@ impl StepContext<'_> {
     /// Returns the usage since the last request of the user, including the current run. Until a run
     /// that was resumed after a crash has ended, only its time since then counts.
     pub fn spent(&self) -> Spent {
-        budget::spent(self.session)
+        budget::spent(&self.session)
     }
 
     /// Returns the usage of the whole session, including before resets.
     pub fn session_spent(&self) -> Spent {
-        budget::session_spent(self.session)
+        budget::session_spent(&self.session)
     }
 
     /// Returns the rest of this run's budget. It is the smallest rest of the agent's
@@ -52,6 +52,6 @@ impl StepContext<'_> {
     /// # }
     /// ```
     pub fn left(&self) -> Budget {
-        budget::left(self.session)
+        budget::left(&self.session)
     }
 }

@@ -1,5 +1,7 @@
 //! Calls of a pattern to tools, and its questions to the user.
 
+use futures_util::FutureExt as _;
+
 use crate::error::StepError;
 use crate::message::ToolResult;
 use crate::pattern::step::StepContext;
@@ -121,7 +123,7 @@ impl StepContext<'_> {
         &mut self,
         calls: impl IntoIterator<Item = Call>,
     ) -> Result<Option<Vec<ToolResult>>, StepError> {
-        pattern_calls::run(self.session, calls.into_iter().collect()).await
+        pattern_calls::run(&mut self.session, calls.into_iter().collect()).boxed().await
     }
 
     /// Asks the user, and returns the answer once there is one. While it waits, the step must end
@@ -181,6 +183,6 @@ impl StepContext<'_> {
         key: &str,
         question: Question,
     ) -> Result<QuestionStatus, StepError> {
-        pattern_calls::ask_user(self.session, key.into(), question).await
+        pattern_calls::ask_user(&mut self.session, key.into(), question).boxed().await
     }
 }

@@ -6,11 +6,12 @@ use crate::message::Message;
 use crate::pattern::role::Role;
 use crate::pattern::step::StepContext;
 use crate::session::Session;
+use crate::session::lent::Lent;
 use crate::session::request::ask::Profile;
 
 impl<'a> StepContext<'a> {
     pub(crate) fn new(session: &'a mut Session) -> Self {
-        StepContext { session, role: Role::Agent }
+        StepContext { session: Lent::new(session), role: Role::Agent }
     }
 
     /// Returns this step with a profile that applies to every request. So a pattern can run another
@@ -51,7 +52,7 @@ impl<'a> StepContext<'a> {
     /// # }
     /// ```
     pub fn with_profile(&mut self, profile: Profile) -> StepContext<'_> {
-        StepContext { session: self.session, role: Role::Fixed(profile, &self.role) }
+        StepContext { session: self.session.lend(), role: Role::Fixed(profile, &self.role) }
     }
 
     /// Returns this step with a profile that depends on the [messages](StepContext::messages) so
@@ -83,6 +84,6 @@ impl<'a> StepContext<'a> {
         &'b mut self,
         role: &'b (dyn Fn(&[Arc<Message>]) -> Profile + Send + Sync),
     ) -> StepContext<'b> {
-        StepContext { session: self.session, role: Role::OfHistory(role, &self.role) }
+        StepContext { session: self.session.lend(), role: Role::OfHistory(role, &self.role) }
     }
 }

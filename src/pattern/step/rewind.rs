@@ -1,5 +1,7 @@
 //! The return to an earlier point of the conversation.
 
+use futures_util::FutureExt as _;
+
 use crate::error::StepError;
 use crate::log::entry::LogEntry;
 use crate::message::MessageId;
@@ -74,13 +76,13 @@ impl StepContext<'_> {
     /// # }
     /// ```
     pub async fn rewind(&mut self, to: MessageId) -> Result<(), StepError> {
-        self.session.receive_all().await?;
+        self.session.receive_all().boxed().await?;
         self.session.check_batch_closed()?;
         let state = &self.session.journal.state;
         let point = state.rewind_point(to).map_err(|why| StepError::Rewind { to, why })?;
         if state.removed_after(point).next().is_none() {
             return Ok(());
         }
-        Ok(self.session.journal.commit(LogEntry::Rewound { to }).await?)
+        Ok(self.session.journal.commit(LogEntry::Rewound { to }).boxed().await?)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -50,7 +51,7 @@ impl StepContext<'_> {
     /// about to do something that the log does not record.
     pub async fn flush(&mut self) -> Result<(), StepError> {
         self.session.journal.stage_values();
-        Ok(self.session.journal.flush().await?)
+        Ok(self.session.journal.flush().boxed().await?)
     }
 
     fn value<T: DeserializeOwned>(&self, scope: StateScope, key: &str) -> Option<T> {

@@ -78,6 +78,6 @@ impl StepContext<'_> {
     {
         let profile = self.profile();
         let asks = asks.into_iter().map(|ask| ask.within(&profile)).collect();
-        ask_for::ask_for_all(self.session, asks).await
+        ask_for::ask_for_all(&mut self.session, asks).await
     }
 }

@@ -1,11 +1,12 @@
 //! Typed answers of models: detached requests with a schema, whose replies are parsed.
 
+use futures_util::FutureExt as _;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use crate::error::StepError;
 use crate::message::{AssistantMessage, UserMessage};
-use crate::session::Session;
+use crate::session::lent::Lent;
 use crate::session::request::ask::Ask;
 use crate::session::request::ask_all::ask_all;
 use crate::session::request::reply::Reply;
@@ -13,7 +14,7 @@ use crate::session::request::reply::Reply;
 /// Sends detached requests at the same time and parses their replies. A request whose reply does
 /// not fit the type is sent again with the error, as often as the limits allow.
 pub(crate) async fn ask_for_all<T>(
-    session: &mut Session,
+    session: &mut Lent<'_>,
     asks: Vec<Ask>,
 ) -> Result<Vec<T>, StepError>
 where
@@ -28,7 +29,8 @@ where
         if open.is_empty() {
             break;
         }
-        let replies = ask_all(session, open.iter().map(|(_, ask)| ask.clone()).collect()).await?;
+        let asks = open.iter().map(|(_, ask)| ask.clone()).collect();
+        let replies = ask_all(session, asks).boxed().await?;
         let mut rejected = Vec::new();
         for ((at, ask), reply) in open.into_iter().zip(replies) {
             let reply = reply.or_end()?;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::task::Poll;
 
 use futures_util::stream::BoxStream;
-use futures_util::{Stream, StreamExt};
+use futures_util::{FutureExt as _, Stream, StreamExt};
 
 use crate::error::{MemoryError, ModelError, ModelErrorKind};
 use crate::event::AgentEvent;
@@ -158,7 +158,7 @@ pub(crate) async fn follow<T, B>(
         };
         match next {
             Next::Command(command) => {
-                if session.receive(command).await? == Accepted::Steer(Urgency::Interrupt) {
+                if session.receive(command).boxed().await? == Accepted::Steer(Urgency::Interrupt) {
                     return Ok(None);
                 }
             }
