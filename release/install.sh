@@ -17,13 +17,13 @@ target() {
     case $(uname -m) in
     x86_64 | amd64) arch=x86_64 ;;
     aarch64 | arm64) arch=aarch64 ;;
-    *) fail "no binary for the processor $(uname -m); try: cargo install loopwright-cli --locked" ;;
+    *) fail "no binary for the processor $(uname -m); try: cargo install loopwright-cli --locked --features full" ;;
     esac
     case $(uname -s) in
     # Linked statically: runs with any C library.
     Linux) echo "$arch-unknown-linux-musl" ;;
     Darwin) echo "$arch-apple-darwin" ;;
-    *) fail "no binary for $(uname -s); try: cargo install loopwright-cli --locked" ;;
+    *) fail "no binary for $(uname -s); try: cargo install loopwright-cli --locked --features full" ;;
     esac
 }
 

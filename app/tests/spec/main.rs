@@ -12,6 +12,8 @@ mod config;
 mod confirmation;
 mod cut_off;
 mod exit_codes;
+#[cfg(not(any(feature = "fleet", feature = "oidc")))]
+mod features;
 mod foreign_sessions;
 mod guard;
 mod init;

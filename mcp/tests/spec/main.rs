@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
 
 mod approvals;
+#[cfg(feature = "oauth")]
 mod authorization;
 mod fake;
 mod hostile;

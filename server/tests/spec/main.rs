@@ -18,6 +18,7 @@ mod history;
 mod http2;
 mod images;
 mod inbox;
+#[cfg(feature = "jwt")]
 mod jwt;
 mod limits;
 mod memory;

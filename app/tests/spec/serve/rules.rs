@@ -55,8 +55,11 @@ fn rules_are_strict_where_others_reach_the_server() {
     const LOCAL: &str = "127.0.0.1:0";
     const ALL: &str = "0.0.0.0:0";
     let user = format!("ann:{}", "0".repeat(64));
-    let issuer =
-        ["--addr", LOCAL, "--jwt-issuer", "https://id.example.org", "--jwt-audience", "loopwright"];
+    let issuer = ["--jwt-issuer", "https://id.example.org", "--jwt-audience", "loopwright"];
+    let others = match cfg!(feature = "oidc") {
+        true => [&["--addr", LOCAL][..], &issuer].concat(),
+        false => vec!["--addr", LOCAL, "--user", &user],
+    };
     let own = "[serve]\nallow_approve = \"all\"\nallow_address = [\"127.0.0.0/8\"]";
     let flags = ["--addr", ALL, "--allow-approve", "write_file", "--allow-address", "127.0.0.1"];
     for (args, settings, approves, reaches) in [
@@ -65,7 +68,7 @@ fn rules_are_strict_where_others_reach_the_server() {
         (&["--addr", LOCAL, "--trusted-proxy", "10.0.0.1"], "", false, false),
         (&["--addr", LOCAL, "--user", &user], "", false, false),
         (&["--addr", LOCAL, "--user", &user, "--allow-approve", "all"], "", true, false),
-        (&issuer, "", false, false),
+        (&others, "", false, false),
         (&["--addr", LOCAL, "--allow-approve", "none"], "", false, true),
         (&flags, "", true, true),
         (&["--addr", ALL], own, true, true),

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use loopwright_core::SessionStore;
 use loopwright_core::log::{LogEntry, SessionInfo};
-use loopwright_memory::{Postgres, Sqlite};
+use loopwright_memory::Sqlite;
 use loopwright_test_support::http::Connection;
 use loopwright_test_support::process::{STORE, database};
 use serde_json::Value;
@@ -174,7 +174,10 @@ fn read(dir: &TempDir, session: &str) -> (Vec<LogEntry>, SessionInfo) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let store: Box<dyn SessionStore> = match database(dir) {
-            Some(address) => Box::new(Postgres::connect(address).await.unwrap()),
+            #[cfg(feature = "postgres")]
+            Some(address) => Box::new(loopwright_memory::Postgres::connect(address).await.unwrap()),
+            #[cfg(not(feature = "postgres"))]
+            Some(_) => unreachable!("the program cannot use a database"),
             None => Box::new(Sqlite::open(dir.path().join(STORE)).unwrap()),
         };
         (store.read(session, 0).await.unwrap(), store.session(session).await.unwrap())

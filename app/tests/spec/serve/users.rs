@@ -81,16 +81,19 @@ fn mistakes_in_users_are_reported() {
         let exit = BIN.run(&dir, &[&["serve", "--addr", "127.0.0.1:0"], &users[..]].concat());
         assert!(exit.code == 2 && exit.err.contains(why), "{exit:?}");
     }
-    for (jwt, why) in [
+    for (flags, why) in [
         (&["--webhook", "https://example.org"][..], "LOOPWRIGHT_WEBHOOK_SECRET"),
         (&["--jwt-issuer", "https://id.example.org"], "belong together"),
         (&["--jwt-roles", "groups"], "belong together"),
         (
             &["--jwt-issuer", "http://id.example.org", "--jwt-audience", "a"],
-            "no address with https",
+            match cfg!(feature = "oidc") {
+                true => "no address with https",
+                false => "needs the feature `oidc`, which this program was built without",
+            },
         ),
     ] {
-        let exit = BIN.run(&dir, &[&["serve", "--addr", "127.0.0.1:0"], jwt].concat());
+        let exit = BIN.run(&dir, &[&["serve", "--addr", "127.0.0.1:0"], flags].concat());
         assert!(exit.code == 2 && exit.err.contains(why), "{exit:?}");
     }
     std::fs::write(dir.path().join("own.toml"), "[serve]\nuser = [\"ann:12\"]\n").unwrap();

@@ -1,0 +1,22 @@
+//! What a program says that was built without a part.
+
+use loopwright_test_support::process::project;
+
+use crate::BIN;
+
+/// A part that was not built in is named, with the command line that has it.
+#[test]
+fn a_missing_part_is_named() {
+    let postgres = ["sessions", "list", "--store", "postgres://user@127.0.0.1/sessions"];
+    let issuer = ["serve", "--jwt-issuer", "https://id.example.org", "--jwt-audience", "a"];
+    for (args, part) in [
+        (&postgres[..], "a store in PostgreSQL needs the feature `postgres`"),
+        (&["serve", "--placement", "leases"], "--placement needs the feature `fleet`"),
+        (&issuer, "--jwt-issuer needs the feature `oidc`"),
+    ] {
+        let exit = BIN.run(&project(), args);
+        assert_eq!(exit.code, 2, "{exit:?}");
+        assert!(exit.err.contains(part), "{exit:?}");
+        assert!(exit.err.contains("`cargo run --features full -- …`"), "{exit:?}");
+    }
+}
