@@ -15,7 +15,7 @@ pub(crate) struct StartError(pub(crate) String);
 
 impl StartError {
     /// Returns the error for what the program was built without.
-    #[cfg(not(all(feature = "fleet", feature = "oidc", feature = "postgres")))]
+    #[cfg(not(all(feature = "fleet", feature = "oidc", feature = "otel", feature = "postgres")))]
     pub(crate) fn without_feature(what: &str, feature: &str) -> StartError {
         StartError(format!(
             "{what} needs the feature `{feature}`, which this program was built without: start it \

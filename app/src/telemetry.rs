@@ -1,5 +1,5 @@
 //! OpenTelemetry of the program, if the environment asks for it. Without the feature `otel`, it is
-//! always off.
+//! always off, which is said to a user whose environment asks for it.
 
 use std::sync::Arc;
 #[cfg(feature = "otel")]
@@ -13,6 +13,8 @@ use loopwright_server::ServerBuilder;
 
 use crate::environment::Names;
 use crate::error::StartError;
+#[cfg(not(feature = "otel"))]
+use crate::output;
 
 /// The telemetry of the program's sessions. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -69,6 +71,11 @@ impl AppTelemetry {
 #[cfg(not(feature = "otel"))]
 impl AppTelemetry {
     pub(crate) fn start(&self, _: &Names) -> Result<(), StartError> {
+        let endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT";
+        if std::env::var_os(endpoint).is_some_and(|it| !it.is_empty()) {
+            let why = StartError::without_feature(endpoint, "otel");
+            output::notice(&format!("No telemetry is exported: {why}"));
+        }
         Ok(())
     }
 

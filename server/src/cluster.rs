@@ -165,7 +165,7 @@ mod alone {
     use crate::error::ApiError;
 
     /// The link of a server without a cluster.
-    #[derive(Clone, Default)]
+    #[derive(Clone)]
     pub(crate) struct ClusterLink;
 
     impl ClusterLink {

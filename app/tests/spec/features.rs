@@ -20,3 +20,13 @@ fn a_missing_part_is_named() {
         assert!(exit.err.contains("`cargo run --features full -- …`"), "{exit:?}");
     }
 }
+
+/// A collector that the environment names is not silently left without data.
+#[test]
+fn missing_telemetry_is_said() {
+    let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9");
+    let exit = BIN.start_with(&project(), &["run", "Say hello"], &[endpoint]).close();
+    assert_eq!(exit.code, 0, "{exit:?}");
+    assert!(exit.err.contains("No telemetry is exported: "), "{exit:?}");
+    assert!(exit.err.contains("needs the feature `otel`"), "{exit:?}");
+}

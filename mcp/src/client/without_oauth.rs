@@ -5,7 +5,7 @@ use super::handler::Handler;
 use super::http_client::{HttpClient, OpenError, Service};
 
 #[derive(Default)]
-pub(super) struct Authorization;
+pub(super) struct Authorization {}
 
 pub(super) struct Tokens;
 

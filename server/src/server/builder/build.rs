@@ -71,7 +71,7 @@ impl ServerBuilder {
         #[cfg(feature = "cluster")]
         let cluster = ClusterLink::new(self.cluster);
         #[cfg(not(feature = "cluster"))]
-        let cluster = ClusterLink::default();
+        let cluster = ClusterLink;
         let actions = ActionWatch::new(self.store.clone(), drain.clone());
         let daily_budget = DailyBudget::new(self.daily_budget, self.store.clone(), self.daily_use);
         let daily_budget = Arc::new(daily_budget);
