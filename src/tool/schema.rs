@@ -8,15 +8,38 @@
 #[cfg(feature = "schema")]
 mod bounds_tests;
 #[cfg(feature = "schema")]
+mod compile;
+#[cfg(feature = "schema")]
+mod equal;
+#[cfg(feature = "schema")]
+mod format;
+#[cfg(feature = "schema")]
+mod keywords;
+#[cfg(feature = "schema")]
+mod number;
+#[cfg(feature = "schema")]
 mod pattern;
 #[cfg(feature = "schema")]
-mod shape;
+mod program;
+#[cfg(feature = "schema")]
+mod report;
+#[cfg(feature = "schema")]
+mod resources;
+#[cfg(feature = "schema")]
+mod run;
+#[cfg(feature = "schema")]
+mod seen;
 #[cfg(feature = "schema")]
 mod stack;
+#[cfg(test)]
 #[cfg(feature = "schema")]
-mod steps;
+mod suite_tests;
+#[cfg(feature = "schema")]
+mod uri;
 #[cfg(feature = "schema")]
 mod validator;
+#[cfg(feature = "schema")]
+mod values;
 
 use serde_json::{Map, Value};
 
@@ -91,7 +114,11 @@ impl Schema {
 
     /// Checks an answer as [`Schema::check`] checks arguments.
     pub(crate) fn check_answer(&self, value: &mut Value) -> Result<(), String> {
-        self.check(value).map_err(|why| why.replacen("The arguments do", "The answer does", 1))
+        let of_answer = |why: String| match why.strip_prefix("The arguments do") {
+            Some(rest) => format!("The answer does{rest}"),
+            None => why.replacen("The arguments", "The answer", 1),
+        };
+        self.check(value).map_err(of_answer)
     }
 
     /// Coerces `value` in place and validates it. The error lists each path and what was received.
@@ -205,6 +232,29 @@ mod tests {
                 "q": {"anyOf": [{"$ref": "#/$defs/P"}, {"type": "null"}]}}});
         let read = read(schema, r#"{"p": "{\"n\": \"1\"}", "q": {"n": "2"}}"#).unwrap();
         assert_eq!(read, json!({"p": {"n": 1}, "q": {"n": 2}}));
+    }
+
+    /// C448: A value that seems to be meant for one branch gets the errors of this branch.
+    #[test]
+    fn a_value_is_compared_with_the_branch_that_it_is_meant_for() {
+        let shape = |kind: &str, size: &str| {
+            json!({ "type": "object", "required": ["kind", size],
+                "properties": { "kind": { "const": kind }, size: { "type": "number" } } })
+        };
+        let branches =
+            json!([shape("circle", "radius"), shape("square", "side"), { "type": "null" }]);
+        for keyword in ["anyOf", "oneOf"] {
+            let schema = object(json!({ "shape": { keyword: branches } }), &[]);
+            let error = |raw| read(schema.clone(), raw).unwrap_err();
+            let of_circle = error(r#"{"shape": {"kind": "circle", "radius": "big"}}"#);
+            let line = "\n- /shape/radius: \"big\" is not of type \"number\"";
+            assert!(of_circle.ends_with(line), "{of_circle}");
+            let of_square = error(r#"{"shape": {"kind": "square"}}"#);
+            let line = "\n- /shape/side: is required, but missing";
+            assert!(of_square.ends_with(line), "{of_square}");
+            let of_none = error(r#"{"shape": {"kind": "cube", "edge": 1}}"#);
+            assert_eq!(of_none.lines().count(), 2, "{of_none}");
+        }
     }
 
     /// C430: Arguments and answers that are too large to be parsed at once are refused.
