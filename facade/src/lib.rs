@@ -13,14 +13,14 @@
 //! | `providers` | `providers` (default) | OpenAI, Anthropic, Gemini and compatible servers |
 //! | | `rustls-ring` (default) | TLS by rustls with ring; without TLS only `http://` works |
 //! | | `rustls-aws-lc`, `rustls-no-provider`, `native-tls` | other TLS back ends |
-//! | `memory` | `memory` (default) | JSON Lines session store, summary compaction, export, import |
-//! | | `sqlite` (default) | SQLite session store |
+//! | `memory` | `memory` | JSON Lines session store, summary compaction, export, import |
+//! | | `sqlite` | SQLite session store |
 //! | | `postgres` | PostgreSQL session store, for any number of machines |
-//! | | `long-term` (default) | facts that outlive a session |
+//! | | `long-term` | facts that outlive a session |
 //! | | `conformance` | test suites for session stores and for patterns |
-//! | `tools` | `tools` (default) | the workspace and the tools that read and write its files |
-//! | | `commands` (default) | `execute_command` |
-//! | | `search` (default) | `search_files`, `glob_files` |
+//! | `tools` | `tools` | the workspace and the tools that read and write its files |
+//! | | `commands` | `execute_command` |
+//! | | `search` | `search_files`, `glob_files` |
 //! | `mcp` | `mcp` | MCP servers as sources of tools |
 //! | `otel` | `otel` | OpenTelemetry: spans and metrics of sessions over OTLP |
 //! | `durable` | `durable` | sessions on many machines: cluster, leases, schedules |
