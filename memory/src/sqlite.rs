@@ -12,6 +12,7 @@ mod migration;
 mod owners;
 mod pending;
 mod rows;
+mod snapshots;
 pub(crate) mod wal;
 mod writer;
 
@@ -26,7 +27,8 @@ use async_trait::async_trait;
 use loopwright_core::error::Failure;
 use loopwright_core::log::{
     AuditPage, AuditQuery, InputReceipt, LogEntry, Mailbox, MemoryError, PendingPage, PendingQuery,
-    PostedInput, SearchHit, SessionInfo, SessionLog, SessionPage, SessionQuery,
+    PostedInput, SearchHit, SessionInfo, SessionLog, SessionPage, SessionQuery, Snapshot,
+    Snapshots,
 };
 use loopwright_core::message::InputId;
 use loopwright_core::{Environment, Memory, SessionStore, SystemEnvironment};
@@ -251,6 +253,27 @@ impl Memory for OpenSession {
 
     fn mailbox(&self) -> Option<&dyn Mailbox> {
         Some(self)
+    }
+
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Snapshots for OpenSession {
+    async fn latest(&self) -> Result<Option<Snapshot>, MemoryError> {
+        let name = self.session.clone();
+        let read = move |connection: &Connection, file: &Path| {
+            snapshots::latest(connection, rows::get(connection, &name, file)?.number)
+        };
+        self.store.shared.read(read).await
+    }
+
+    async fn store(&self, snapshot: Snapshot) -> Result<(), MemoryError> {
+        let write = Write::Snapshot { owner: self.owner.clone(), snapshot };
+        // Nothing is lost without it.
+        self.store.shared.write(&self.session, write, false).await
     }
 }
 

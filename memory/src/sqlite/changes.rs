@@ -14,7 +14,7 @@ use super::job::{Job, Write};
 use super::listing::Listing;
 use super::owners::Owners;
 use super::rows::{self, Session};
-use super::{decisions, mailbox, pending};
+use super::{decisions, mailbox, pending, snapshots};
 use crate::codec;
 use crate::sql::listed_actions;
 
@@ -69,6 +69,12 @@ impl<'c> Changes<'c> {
             }
             Write::Fork { parent, info, json } => {
                 self.fork(session, &job.session, *parent, (info, json))
+            }
+            Write::Snapshot { owner, snapshot } => {
+                match session.filter(|session| *session.owner == **owner) {
+                    Some(session) => snapshots::store(self.connection, session.number, snapshot),
+                    None => Ok(()),
+                }
             }
             Write::Delete => self.delete(&job.session),
             Write::Nothing => Ok(()),
@@ -268,6 +274,7 @@ impl<'c> Changes<'c> {
     ) -> Result<(), StoreError> {
         self.connection.execute("DELETE FROM entry WHERE session = ?1", [session.number])?;
         self.connection.execute("DELETE FROM mailbox WHERE session = ?1", [session.number])?;
+        self.connection.execute("DELETE FROM snapshot WHERE session = ?1", [session.number])?;
         pending::replace(self.connection, listed_actions(&session.info), &[], self.file)?;
         self.listing.remove(&session.info.id, self.file)?;
         // The decisions are kept, for audits.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loopwright_core::log::{LogEntry, MemoryError, PostedInput, SessionInfo};
+use loopwright_core::log::{LogEntry, MemoryError, PostedInput, SessionInfo, Snapshot};
 use loopwright_core::message::InputId;
 use tokio::sync::{Notify, oneshot};
 
@@ -32,6 +32,9 @@ pub(super) enum Write {
     /// Create a branch with this information and these own entries. Fails if the parent does not
     /// have the number `parent` any more.
     Fork { parent: i64, info: Box<SessionInfo>, json: Vec<String> },
+    /// Store a snapshot, unless the stored one has at least as many entries, or `owner` is not the
+    /// owner any more.
+    Snapshot { owner: Arc<str>, snapshot: Snapshot },
     /// Delete the session.
     Delete,
     /// Change nothing, but fail if the session has a live owner. As a job, it comes after releases

@@ -13,7 +13,7 @@ use crate::codec;
 use crate::sql::listed_actions;
 
 /// The format that is written, and the newest that can be read.
-pub(super) const FORMAT: i64 = 4;
+pub(super) const FORMAT: i64 = 5;
 
 /// The tables of each format, in addition to the tables of earlier formats.
 ///
@@ -30,6 +30,9 @@ pub(super) const FORMAT: i64 = 4;
 /// actions of a session have an index.
 ///
 /// Format 4 also adds the list of sessions, which is a copy, too.
+///
+/// Format 5 adds snapshots: the state of a session after so many entries, in the format of the
+/// core. A damaged one is ignored, since the entries have everything.
 const SCHEMAS: [&str; FORMAT as usize] = [
     "\
 CREATE TABLE session (name TEXT PRIMARY KEY, number INTEGER NOT NULL, info TEXT NOT NULL, \
@@ -59,6 +62,9 @@ json TEXT NOT NULL, crc INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE listing_total (sessions INTEGER NOT NULL, crc INTEGER NOT NULL) STRICT;
 CREATE INDEX listing_by_position ON listing (position, session);
 CREATE INDEX listing_of_owner ON listing (owner, position, session)",
+    "\
+CREATE TABLE snapshot (session INTEGER PRIMARY KEY, entries INTEGER NOT NULL, data BLOB NOT NULL, \
+crc INTEGER NOT NULL) STRICT",
 ];
 
 /// Returns the definitions of a format's tables, as in the file, and then of its indices: `VACUUM`
@@ -100,8 +106,11 @@ pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Memory
             tx.execute_batch(SCHEMAS[2])?;
             fill(&tx, path)?;
         }
-        tx.execute_batch(SCHEMAS[3])?;
-        list(&tx, path)?;
+        if format < 4 {
+            tx.execute_batch(SCHEMAS[3])?;
+            list(&tx, path)?;
+        }
+        tx.execute_batch(SCHEMAS[4])?;
         tx.pragma_update(None, "user_version", FORMAT)?;
         Ok(tx.commit()?)
     };

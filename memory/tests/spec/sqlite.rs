@@ -12,7 +12,7 @@ mod processes;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use loopwright_core::log::{LogEntry, MemoryError, SessionInfo, StateScope};
+use loopwright_core::log::{LogEntry, MemoryError, SessionInfo, Snapshot, StateScope};
 use loopwright_core::message::{AssistantMessage, ContentPart, MessageId};
 use loopwright_core::{Memory, Message, SessionStore};
 use loopwright_memory::conformance::{check, check_reopened};
@@ -92,15 +92,33 @@ async fn the_file_is_the_users_own_and_the_folders_above_it_are_made() {
 async fn a_file_of_a_newer_format_is_refused_and_left_untouched() {
     let (_folder, path) = temp_store_path();
     drop(Sqlite::open(&path).unwrap());
-    raw_connection(&path).pragma_update(None, "user_version", 5).unwrap();
+    raw_connection(&path).pragma_update(None, "user_version", 6).unwrap();
     let before = std::fs::read(&path).unwrap();
     let refused = Sqlite::open(&path).err().unwrap();
-    assert!(matches!(&refused, MemoryError::Newer { found: 5, known: 4, .. }), "{refused}");
+    assert!(matches!(&refused, MemoryError::Newer { found: 6, known: 5, .. }), "{refused}");
     assert!(
         refused.to_string().contains("sessions.db was written by a newer version"),
         "{refused}"
     );
     assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+/// C345: a damaged snapshot is ignored, and replaced by the next one.
+#[tokio::test]
+async fn a_damaged_snapshot_is_ignored() {
+    let (_folder, path) = temp_store_path();
+    let store = Sqlite::open(&path).unwrap();
+    let memory = begin(&store, "s", &numbered(0..3)).await;
+    let snapshots = memory.snapshots().unwrap();
+    let snapshot = |data: &str| Snapshot::new(3, data.into());
+    snapshots.store(snapshot("a")).await.unwrap();
+    for damage in ["data = x'00'", "entries = 1000", "crc = crc + 1"] {
+        raw_connection(&path).execute(&format!("UPDATE snapshot SET {damage}"), ()).unwrap();
+        assert_eq!(snapshots.latest().await, Ok(None), "{damage}");
+        snapshots.store(snapshot(damage)).await.unwrap();
+        assert_eq!(snapshots.latest().await, Ok(Some(snapshot(damage))));
+    }
+    assert_eq!(memory.load(0).await.unwrap(), numbered(0..3));
 }
 
 #[tokio::test]

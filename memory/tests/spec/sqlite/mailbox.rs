@@ -7,10 +7,11 @@ use loopwright_core::log::{AuditQuery, InputReceipt, LogEntry, PendingQuery, Pos
 use super::*;
 
 /// Statements that convert a file without posted inputs to format 2.
-const TO_FORMAT_2: &str = "DROP TABLE listing; DROP TABLE listing_total; DROP TABLE pending; \
-    DROP TABLE pending_total; DROP TABLE decision; PRAGMA user_version = 2";
+const TO_FORMAT_2: &str = "DROP TABLE snapshot; DROP TABLE listing; \
+    DROP TABLE listing_total; DROP TABLE pending; DROP TABLE pending_total; DROP TABLE decision; \
+    PRAGMA user_version = 2";
 /// Statements that convert a file to format 3.
-const TO_FORMAT_3: &str = "DROP TABLE listing; DROP TABLE listing_total; \
+const TO_FORMAT_3: &str = "DROP TABLE snapshot; DROP TABLE listing; DROP TABLE listing_total; \
     DROP INDEX pending_of_session; PRAGMA user_version = 3";
 
 fn steer(id: &str) -> PostedInput {
@@ -32,7 +33,7 @@ async fn a_file_of_the_third_format_is_opened() {
     assert_eq!(pending.actions.len(), 1);
     let format: i64 =
         raw_connection(&path).query_row("PRAGMA user_version", (), |row| row.get(0)).unwrap();
-    assert_eq!(format, 4);
+    assert_eq!(format, 5);
 }
 
 /// C219: a file of the format without mailboxes gets them when it is opened.
