@@ -26,8 +26,8 @@ use crate::worker::Sent;
 pub(crate) const KINDS: [&str; 3] = ["abort", "memory", "pill"];
 /// The memory that is allocated at a time, in bytes. It is never used.
 const BLOCK: usize = 256 << 20;
-/// Timeout for a session to be held: only one that is never held exceeds it. On an idle machine it
-/// takes about ten seconds, on one that is busy with other work it took more than a minute.
+/// Timeout for a session to be held. It usually takes ten seconds, and took more than a minute on a
+/// busy machine, so only a session that is never held exceeds the timeout.
 const HELD_TIMEOUT: Duration = Duration::from_secs(600);
 /// Maximum number of owners that a session may kill between two decisions of a person.
 const MAX_KILLED: usize = 2;

@@ -10,6 +10,8 @@ use super::*;
 const TO_FORMAT_2: &str = "DROP TABLE snapshot; DROP TABLE listing; \
     DROP TABLE listing_total; DROP TABLE pending; DROP TABLE pending_total; DROP TABLE decision; \
     PRAGMA user_version = 2";
+/// Statements that convert a file to format 4.
+const TO_FORMAT_4: &str = "DROP TABLE snapshot; PRAGMA user_version = 4";
 /// Statements that convert a file to format 3.
 const TO_FORMAT_3: &str = "DROP TABLE snapshot; DROP TABLE listing; DROP TABLE listing_total; \
     DROP INDEX pending_of_session; PRAGMA user_version = 3";
@@ -18,22 +20,27 @@ fn steer(id: &str) -> PostedInput {
     PostedInput::new(id, InputEvent::Steer("x".into())).unwrap()
 }
 
-/// C290: a file of format 3 gets what it lacks when it is opened, and keeps its lists.
+/// C290: a file of format 3 or 4 gets what it lacks when it is opened, and keeps its lists.
 #[tokio::test]
-async fn a_file_of_the_third_format_is_opened() {
+async fn a_file_of_the_third_or_fourth_format_is_opened() {
     let (_folder, path) = temp_store_path();
     let store = Sqlite::open(&path).unwrap();
     let awaiting = r#"{"type":"call_awaiting","call":"a","name":"pay","arguments":{},"digest":"d",
         "time":5}"#;
     drop(begin(&store, "s", &[serde_json::from_str(awaiting).unwrap()]).await);
     drop(store);
-    raw_connection(&path).execute_batch(TO_FORMAT_3).unwrap();
-    let store = Sqlite::open(&path).unwrap();
-    let pending = store.pending(&PendingQuery::new(9).session("s")).await.unwrap();
-    assert_eq!(pending.actions.len(), 1);
-    let format: i64 =
-        raw_connection(&path).query_row("PRAGMA user_version", (), |row| row.get(0)).unwrap();
-    assert_eq!(format, 5);
+    for to_older in [TO_FORMAT_4, TO_FORMAT_3] {
+        raw_connection(&path).execute_batch(to_older).unwrap();
+        let store = Sqlite::open(&path).unwrap();
+        let pending = store.pending(&PendingQuery::new(9).session("s")).await.unwrap();
+        assert_eq!(pending.actions.len(), 1);
+        let memory = store.open("s").await.unwrap();
+        assert_eq!(memory.snapshots().unwrap().latest().await, Ok(None));
+        drop((memory, store));
+        let format: i64 =
+            raw_connection(&path).query_row("PRAGMA user_version", (), |row| row.get(0)).unwrap();
+        assert_eq!(format, 5);
+    }
 }
 
 /// C219: a file of the format without mailboxes gets them when it is opened.
