@@ -10,6 +10,8 @@ mod bounds_tests;
 #[cfg(feature = "schema")]
 mod compile;
 #[cfg(feature = "schema")]
+mod course;
+#[cfg(feature = "schema")]
 mod equal;
 #[cfg(feature = "schema")]
 mod format;

@@ -211,6 +211,20 @@ fn drafts_differ() {
     verdict(&metaschema, &json!({ "$ref": "other.json" })).unwrap();
 }
 
+/// A path is shortened only if it is long.
+#[test]
+fn long_paths_show_their_end() {
+    let schema = json!({ "additionalProperties": { "$ref": "#" }, "maxProperties": 1 });
+    let wrong = json!({ "x": 1, "y": 2 });
+    let path = |levels| {
+        let value = nested(levels, wrong.clone(), |value| json!({ "a": value }));
+        let error = verdict(&schema, &value).unwrap_err();
+        error.lines().nth(1).unwrap().split(':').next().unwrap().to_owned()
+    };
+    assert_eq!(path(20), format!("- {}", "/a".repeat(20)));
+    assert_eq!(path(21), format!("- /…{}", "/a".repeat(20)));
+}
+
 /// C426: The lists of a schema count as steps, also during coercion.
 #[test]
 fn long_lists_are_not_searched_for_each_value() {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::equal::weight;
+use super::equal::{text_weight, weight};
 use super::format::Format;
 use super::keywords::Keywords;
 use super::pattern::Pattern;
@@ -181,14 +181,15 @@ impl<'s> Compiler<'s> {
 
     fn of_any(&mut self, id: Id, words: Keywords<'s>, draft: Draft) -> Result<(), String> {
         if let Some(types) = words.types()? {
-            self.add(id, 0, Rule::Type(types, draft > Draft::Four));
+            let floats_are_integers = draft > Draft::Four;
+            self.add(id, 0, Rule::Type { types, floats_are_integers });
         }
         if let Some(values) = words.list("enum")? {
-            let size = self.copied(&mut values.iter())?;
+            let size = self.copied(values)?;
             self.add(id, 1, Rule::Enum { values: values.to_vec(), size });
         }
         if let Some(value) = words.0.get("const").filter(|_| draft > Draft::Four) {
-            let size = self.copied(&mut std::iter::once(value))?;
+            let size = self.copied(std::slice::from_ref(value))?;
             self.add(id, size, Rule::Const(value.clone()));
         }
         Ok(())
@@ -259,12 +260,10 @@ impl<'s> Compiler<'s> {
     fn of_objects(&mut self, id: Id, words: Keywords<'s>, resource: usize) -> Result<(), String> {
         self.counted(id, words, Counted::Properties, ["minProperties", "maxProperties"])?;
         // In Draft 3, it is a flag of a property.
-        let required = words.0.get("required").filter(|required| !required.is_boolean());
-        if required.is_some()
+        if !words.0.get("required").is_some_and(Value::is_boolean)
             && let Some(names) = words.names("required")?
         {
-            let cost = names.iter().map(|name| 1 + name.len() / 64).sum();
-            self.add(id, cost, Rule::Required(names));
+            self.add(id, of_names(&names), Rule::Required(names));
         }
         let named = self.map(words, "properties", resource)?.into_iter().flatten().collect();
         let mut patterns = Vec::new();
@@ -293,14 +292,12 @@ impl<'s> Compiler<'s> {
             }
         }
         if !names.is_empty() {
-            let of_one =
-                |names: &[String]| names.iter().map(|name| 1 + name.len() / 64).sum::<usize>();
-            let cost = |(name, names): &(String, Vec<String>)| 1 + name.len() / 64 + of_one(names);
+            let cost = |(name, names): &(String, Vec<String>)| text_weight(name) + of_names(names);
             let cost = names.iter().map(cost).sum();
             self.add(id, cost, Rule::DependentRequired(names));
         }
         if !schemas.is_empty() {
-            let cost = schemas.iter().map(|(name, _)| 1 + name.len() / 64).sum();
+            let cost = schemas.iter().map(|(name, _)| text_weight(name)).sum();
             self.add(id, cost, Rule::DependentSchemas(schemas));
         }
         Ok(())
@@ -330,8 +327,8 @@ impl<'s> Compiler<'s> {
     }
 
     /// Counts values that are copied: a value can be in several others that are copied, too.
-    fn copied(&mut self, values: &mut dyn Iterator<Item = &Value>) -> Result<usize, String> {
-        let size = values.map(weight).sum();
+    fn copied(&mut self, values: &[Value]) -> Result<usize, String> {
+        let size = values.iter().map(weight).sum();
         self.copied += size;
         if self.copied > MAX_COPIED {
             return Err(format!("its constants have more than {MAX_COPIED} parts"));
@@ -463,4 +460,9 @@ impl Properties {
     fn is_empty(&self) -> bool {
         self.named.is_empty() && self.patterns.is_empty() && self.additional.is_none()
     }
+}
+
+/// Returns the steps of looking up these names.
+fn of_names(names: &[String]) -> usize {
+    names.iter().map(|name| text_weight(name)).sum()
 }

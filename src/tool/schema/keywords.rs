@@ -66,7 +66,7 @@ impl<'s> Keywords<'s> {
             let one = |value: &Value| value.as_str().and_then(Types::named);
             match value {
                 Value::Array(names) => {
-                    let add = |sum: Types, name| Some(Types(sum.0 | one(name)?.0));
+                    let add = |sum: Types, name| Some(sum.or(one(name)?));
                     names.iter().try_fold(Types::default(), add)
                 }
                 _ => one(value),

@@ -17,7 +17,7 @@ pub(super) fn compare(a: &Number, b: &Number) -> Ordering {
     }
 }
 
-/// Returns a number as a whole one, if it is one that fits.
+/// Returns the value of a whole number, unless it is too large.
 pub(super) fn whole(number: &Number) -> Option<i128> {
     let float = || number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 1e30);
     number.as_i128().or_else(|| float().map(|float| float as i128)) // exact: it fits

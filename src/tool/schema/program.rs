@@ -37,16 +37,20 @@ pub(super) struct Node {
 
 /// The types of JSON that a value may have, as a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Types(pub(super) u8);
+pub(super) struct Types(u8);
 
 /// The names of the types, in the order of their bits.
-pub(super) const TYPE_NAMES: [&str; 7] =
-    ["null", "boolean", "object", "array", "number", "string", "integer"];
+const TYPE_NAMES: [&str; 7] = ["null", "boolean", "object", "array", "number", "string", "integer"];
 
 impl Types {
     /// Returns the set of the type with this name.
     pub(super) fn named(name: &str) -> Option<Types> {
         TYPE_NAMES.iter().position(|other| *other == name).map(|at| Types(1 << at))
+    }
+
+    /// Returns the types of both sets.
+    pub(super) fn or(self, other: Types) -> Types {
+        Types(self.0 | other.0)
     }
 
     /// Returns the names of the types.
@@ -84,7 +88,10 @@ fn is_whole(number: &Number, floats_are_integers: bool) -> bool {
 pub(super) enum Rule {
     /// The schema `false`.
     Never,
-    Type(Types, /* floats_are_integers: */ bool),
+    Type {
+        types: Types,
+        floats_are_integers: bool,
+    },
     Const(Value),
     /// `size` counts the values and their parts.
     Enum {

@@ -4,7 +4,6 @@ use std::fmt::{self, Display};
 
 use serde_json::{Map, Value};
 
-use super::pattern::Pattern;
 use super::program::{Bound, Counted, Rule};
 use crate::excerpt;
 
@@ -53,7 +52,7 @@ impl<'a> Path<'a> {
             steps.push(step);
             path = *before;
         }
-        if path.is_some() {
+        if path.is_some_and(|path| path.levels > 0) {
             steps.push(&Step::Name("…"));
         }
         steps.iter().rev().fold(String::new(), |mut text, step| {
@@ -112,7 +111,7 @@ impl Report {
         }
     }
 
-    /// Says what is wrong with the value at a path.
+    /// Adds a line about the value at a path.
     fn line(&mut self, at: &Path<'_>, what: impl Display) {
         let at = at.pointer();
         self.push(format!("- {}: {what}", if at.is_empty() { "/" } else { &at }));
@@ -139,7 +138,7 @@ impl Report {
         let is_constant = matches!(rule, Rule::Const(_) | Rule::Enum { .. });
         let is_near = at.levels <= self.levels + 1;
         self.is_meant_for_another |=
-            matches!(rule, Rule::Type(..)) && is_own || is_constant && is_near;
+            matches!(rule, Rule::Type { .. }) && is_own || is_constant && is_near;
         self.line(at, Broken(rule, value));
     }
 }
@@ -152,7 +151,7 @@ impl Display for Broken<'_> {
         let Broken(rule, value) = self;
         f.write_str(&shown(value))?;
         match rule {
-            Rule::Type(types, _) => {
+            Rule::Type { types, .. } => {
                 let names = types.names().map(|name| format!("\"{name}\"")).collect::<Vec<_>>();
                 let types = if names.len() == 1 { "type" } else { "types" };
                 write!(f, " is not of {types} {}", names.join(", "))
@@ -194,7 +193,9 @@ impl Display for Broken<'_> {
                     (None, most) => write!(f, " must have at most {} {of}", most.unwrap_or(0)),
                 }
             }
-            Rule::Pattern(pattern) => write!(f, " does not match {}", quoted(pattern)),
+            Rule::Pattern(pattern) => {
+                write!(f, " does not match {}", shown(&Value::from(pattern.as_str())))
+            }
             Rule::Format(format) => write!(f, " is not a valid {}", format.name),
             Rule::UniqueItems => f.write_str(" has equal items"),
             Rule::Contains { least, most, .. } => match most {
@@ -212,10 +213,6 @@ impl Display for Broken<'_> {
             _ => f.write_str(" is not allowed here"),
         }
     }
-}
-
-fn quoted(pattern: &Pattern) -> String {
-    shown(&Value::from(pattern.as_str()))
 }
 
 /// Formats the beginning of a value, without formatting the rest.

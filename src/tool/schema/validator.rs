@@ -27,43 +27,36 @@ impl Validator {
 
     /// Validates a value. The error lists each path and what was received.
     pub(crate) fn validate(&self, value: &Value) -> Result<(), String> {
-        let verdict = self.run(MAX_STEPS, |run| {
-            let verdict = run.verdict(value);
-            (verdict == Err(Exceeded::Depth), verdict)
-        })?;
-        if verdict == Ok(true) {
-            return Ok(());
+        match self.run(MAX_STEPS, |run| run.verdict(value))? {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let report = self.run(MAX_ERROR_STEPS, |run| run.report(value))?;
+                let why = match report {
+                    Ok(report) if !report.is_empty() => report.into_text(),
+                    _ => "- /: finding what does not fit would take too many steps".into(),
+                };
+                Err(format!("The arguments do not fit the schema:\n{why}"))
+            }
+            Err(_) => Err("The arguments cannot be checked against the schema: that would take \
+                           too many steps. Use a smaller value."
+                .into()),
         }
-        if verdict != Ok(false) {
-            return Err("The arguments cannot be checked against the schema: that would take too \
-                        many steps. Use a smaller value."
-                .into());
-        }
-        let report = self.run(MAX_ERROR_STEPS, |run| {
-            let (report, done) = run.report(value);
-            (done == Err(Exceeded::Depth), report)
-        })?;
-        let why = match report.is_empty() {
-            true => "- /: finding what does not fit would take too many steps".into(),
-            false => report.into_text(),
-        };
-        Err(format!("The arguments do not fit the schema:\n{why}"))
     }
 
     /// Validates with the stack that is there, and on a larger one if that is not enough.
     fn run<T: Send>(
         &self,
         max_steps: usize,
-        run: impl Fn(&mut Run<'_>) -> (bool, T) + Sync,
-    ) -> Result<T, &'static str> {
+        run: impl Fn(&mut Run<'_>) -> Result<T, Exceeded> + Sync,
+    ) -> Result<Result<T, Exceeded>, &'static str> {
         let mut flat = Run::new(&self.0, max_steps, USUAL_LEVELS);
         match run(&mut flat) {
-            (true, _) => {
+            Err(Exceeded::Depth) => {
                 let left = flat.left();
-                let deep = || run(&mut Run::new(&self.0, left, MAX_DEPTH)).1;
+                let deep = || run(&mut Run::new(&self.0, left, MAX_DEPTH));
                 on_stack(MAX_DEPTH, deep).map_err(|_| NO_STACK)
             }
-            (false, done) => Ok(done),
+            done => Ok(done),
         }
     }
 }

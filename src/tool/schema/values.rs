@@ -37,7 +37,7 @@ pub(super) fn steps(rule: &Rule, value: &Value) -> usize {
 pub(super) fn holds(rule: &Rule, value: &Value) -> Result<bool, Exceeded> {
     Ok(match (rule, value) {
         (Rule::Never, _) => false,
-        (Rule::Type(types, floats), _) => types.has(value, *floats),
+        (Rule::Type { types, floats_are_integers }, _) => types.has(value, *floats_are_integers),
         (Rule::Const(expected), _) => is_equal(expected, value),
         (Rule::Enum { values, .. }, _) => values.iter().any(|other| is_equal(other, value)),
         (Rule::Bound { limit, bound }, Value::Number(number)) => {
