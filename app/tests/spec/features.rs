@@ -10,7 +10,7 @@ fn a_missing_part_is_named() {
     let postgres = ["sessions", "list", "--store", "postgres://user@127.0.0.1/sessions"];
     let issuer = ["serve", "--jwt-issuer", "https://id.example.org", "--jwt-audience", "a"];
     for (args, part) in [
-        (&postgres[..], "a store in PostgreSQL needs the feature `postgres`"),
+        (&postgres[..], "A store in PostgreSQL needs the feature `postgres`"),
         (&["serve", "--placement", "leases"], "--placement needs the feature `fleet`"),
         (&issuer, "--jwt-issuer needs the feature `oidc`"),
     ] {
