@@ -33,6 +33,7 @@ mod error;
 #[cfg(feature = "commands")]
 mod execute_command;
 mod file_diff;
+mod glob;
 #[cfg(feature = "search")]
 mod glob_files;
 mod list_directory;

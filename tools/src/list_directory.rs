@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::error::printable;
-use crate::path_pattern;
+use crate::glob;
 use crate::schema::strict;
 use crate::workspace::{Entry, EntryKind, Listing, Workspace};
 
@@ -47,15 +47,15 @@ pub fn list_directory(workspace: Workspace) -> impl Tool {
 
 fn list(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
     let pattern =
-        args.pattern.as_deref().filter(|pattern| !pattern.is_empty()).map(glob).transpose()?;
+        args.pattern.as_deref().filter(|pattern| !pattern.is_empty()).map(matcher).transpose()?;
     let listing = workspace
         .list(&args.path, MAX_ENTRIES, |name| pattern.as_ref().is_none_or(|p| p.is_match(name)))?;
     let details = json!({ "path": args.path, "entries": listing.entries, "total": listing.total });
     Ok(ToolOutput::text(render(args, &listing)).details(details))
 }
 
-fn glob(pattern: &str) -> Result<GlobMatcher, ToolError> {
-    path_pattern::compile(pattern, false).map_err(|why| {
+fn matcher(pattern: &str) -> Result<GlobMatcher, ToolError> {
+    glob::compile(pattern, false).map_err(|why| {
         ToolError::Failed(format!("the pattern `{}` is not a glob: {why}", printable(pattern)))
     })
 }
