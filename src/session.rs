@@ -26,6 +26,7 @@ pub(crate) mod request;
 pub(crate) mod snapshot;
 pub(crate) mod state;
 pub(crate) mod sub_agents;
+pub(crate) mod wake_gate;
 
 pub use self::calls::batch_outcome::BatchOutcome;
 pub use self::calls::pattern_calls::{Call, QuestionStatus};

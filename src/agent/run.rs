@@ -1,10 +1,13 @@
 //! A run: the pattern is called from start to end, while commands are routed.
 
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::task::Poll;
 
 use futures_util::FutureExt;
 use tokio::sync::mpsc;
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::{InputError, MemoryError, StepError};
@@ -32,6 +35,7 @@ use crate::session::request::budget;
 use crate::session::request::compaction;
 use crate::session::request::output_schema;
 use crate::session::request::reply::without_fence;
+use crate::session::wake_gate::WakeGate;
 use crate::step_end::StepEnd;
 use crate::tool::schema::Schema;
 
@@ -43,6 +47,14 @@ enum PassEnd {
     TimeUp,
     /// Another process has taken over the session.
     Lost,
+}
+
+/// An event that a pass waits for.
+enum PassEvent {
+    Command(Command),
+    /// The owner has had the session for so long that it does not count as lost.
+    Outlived,
+    Ended(PassEnd),
 }
 
 /// The facts about the session that the task of a run needs while the pattern has the session.
@@ -333,8 +345,8 @@ async fn check_output(
 
 /// Calls the pattern once. Returns the abort or reset that stopped it as the error.
 ///
-/// The handlers of this `select!` never await: meanwhile the pattern's future would make no
-/// progress, and locks that it holds (in a memory, for example) would stay held.
+/// Events are handled without awaiting: meanwhile the pattern's future would make no progress, and
+/// locks that it holds (in a memory, for example) would stay held.
 async fn pass(
     session: &mut Session,
     pattern: &dyn BehaviorPattern,
@@ -365,23 +377,46 @@ async fn pass(
         }
     });
     loop {
-        tokio::select! { biased;
-            command = channels.commands.recv_always() => {
+        let event = {
+            let mut around = std::pin::pin!(async {
+                tokio::select! { biased;
+                    command = channels.commands.recv_always() => PassEvent::Command(command),
+                    () = &mut outlived, if on_probation => PassEvent::Outlived,
+                    () = &mut time_up => PassEvent::Ended(PassEnd::TimeUp),
+                    () = &mut lost => PassEvent::Ended(PassEnd::Lost),
+                }
+            });
+            let mut gate = WakeGate::default();
+            let event = poll_fn(|cx| {
+                if let Poll::Ready(event) = gate.poll(cx, |cx| around.as_mut().poll(cx)) {
+                    return Poll::Ready(event);
+                }
+                if !has_budget_remaining() {
+                    cx.waker().wake_by_ref(); // more commands, and an abort among them, may wait
+                    return Poll::Pending;
+                }
+                if let Poll::Ready(end) = step.as_mut().poll(cx) {
+                    return Poll::Ready(PassEvent::Ended(match end {
+                        Ok(end) => PassEnd::Returned(end),
+                        Err(panic) => PassEnd::Panicked(panic_text(&*panic)),
+                    }));
+                }
+                behind.poll_write(cx);
+                Poll::Pending
+            });
+            event.await
+        };
+        match event {
+            PassEvent::Command(command) => {
                 if let Some(stop) = route(command, channels, &current) {
-                    break Err(stop);
+                    return Err(stop);
                 }
             }
-            () = &mut outlived, if on_probation => {
+            PassEvent::Outlived => {
                 on_probation = false;
                 let _ = channels.to_session.send(Command::NoteLeft);
             }
-            () = &mut time_up => break Ok(PassEnd::TimeUp),
-            () = &mut lost => break Ok(PassEnd::Lost),
-            end = &mut step => break Ok(match end {
-                Ok(end) => PassEnd::Returned(end),
-                Err(panic) => PassEnd::Panicked(panic_text(&*panic)),
-            }),
-            () = behind.write() => {}
+            PassEvent::Ended(end) => return Ok(end),
         }
     }
 }

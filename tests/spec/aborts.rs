@@ -1,5 +1,11 @@
 //! Aborts, resets, limits and failures: every way in which a run can end.
 
+use std::future::poll_fn;
+use std::sync::{Mutex, OnceLock};
+use std::task::Poll;
+
+use futures::FutureExt;
+
 use crate::kit::*;
 
 /// C43 C45: an abort of an idle session closes open calls and hands queued texts back; the session
@@ -454,4 +460,36 @@ async fn an_abort_names_the_run_whose_calls_wait() {
     assert_eq!(harness.handle.send(abort()).await, Ok("stop-1".into()));
     assert_eq!(harness.pending().await.len(), 1, "the calls of another run still wait");
     harness.check().await;
+}
+
+/// An abort after more commands than a task handles in one go does not wait for a busy pattern.
+#[tokio::test]
+async fn an_abort_after_many_commands_stops_a_pattern_that_always_goes_on() {
+    let (handle, polls) = (Arc::new(OnceLock::<AgentHandle>::new()), Arc::new(Mutex::new(0)));
+    let (to, count) = (handle.clone(), polls.clone());
+    let busy = does(move |step| {
+        let (to, count) = (to.clone(), count.clone());
+        Box::pin(async move {
+            step.take_input().await?;
+            poll_fn(move |cx| {
+                let mut polls = count.lock().unwrap();
+                if *polls == 0 {
+                    let handle = to.get().unwrap();
+                    // Sent by the first poll; the receipts are not awaited.
+                    (0..140).for_each(|_| drop(handle.steer("more").now_or_never()));
+                    drop(handle.abort().now_or_never());
+                }
+                *polls += 1;
+                cx.waker().wake_by_ref();
+                Poll::<()>::Pending
+            })
+            .await;
+            Ok(StepEnd::Done)
+        })
+    });
+    let mut harness = Harness::new(busy, [], |agent| agent).await;
+    handle.set(harness.handle.clone()).ok().unwrap();
+    send(&harness, "go").await;
+    assert_eq!(end_of(&harness.run_end().await), RunStatus::Aborted);
+    assert_eq!(*polls.lock().unwrap(), 1);
 }

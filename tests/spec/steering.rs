@@ -1,5 +1,9 @@
 //! Steering and follow-ups: urgency, queue modes, and the delivery of every message.
 
+use std::sync::{Mutex, OnceLock};
+
+use futures::FutureExt;
+
 use crate::kit::*;
 
 /// C33 C36: a steer does not skip a running parallel batch. It is delivered after it.
@@ -329,5 +333,37 @@ async fn a_steer_and_an_abort_at_every_time_are_both_accepted() {
             harness.handle.wait_for_idle().await;
             accounted(&mut harness, "S").await;
         }
+    }
+}
+
+/// C35: a command is handled while events of the reply are always ready, when the task yields. The
+/// budget of a task of tokio, 128 steps, says when that is.
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_does_not_wait_for_a_pause_of_the_stream() {
+    for at in [1, 64, 126, 127, 128, 129, 200] {
+        let (handle, shown) = (Arc::new(OnceLock::<AgentHandle>::new()), Arc::new(Mutex::new(0)));
+        let (to, count) = (handle.clone(), shown.clone());
+        let steer_at = move |_: &HookContext, part: TextPart<'_>| {
+            let mut shown = count.lock().unwrap();
+            let is_word = part.text.starts_with('w');
+            *shown += usize::from(is_word);
+            if is_word && *shown == at {
+                let steer = Prompt::from("stop").urgency(Urgency::Interrupt);
+                // Sent by the first poll; the receipt comes when the stream is read on.
+                assert!(to.get().unwrap().steer(steer).now_or_never().is_none());
+            }
+            TextAction::Show
+        };
+        let start = Script::new().event(ModelEvent::BlockStart { block: 0, kind: BlockKind::Text });
+        let reply = (0..1_000).fold(start, |script, i| {
+            script.event(ModelEvent::Delta { block: 0, delta: format!("w{i} ") })
+        });
+        let mut harness =
+            pi_with([reply, Script::text("ok")], &[], |agent| agent.on_text_part(steer_at)).await;
+        handle.set(harness.handle.clone()).ok().unwrap();
+        send(&harness, "go").await;
+        assert_eq!(end_of(&harness.run_end().await), RunStatus::Done);
+        let shown = *shown.lock().unwrap();
+        assert!((at..at + 150).contains(&shown), "steered at {at}, stopped at {shown}");
     }
 }

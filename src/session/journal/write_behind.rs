@@ -130,18 +130,14 @@ impl WriteBehind {
         self.0.is_unwritten.load(Ordering::Acquire)
     }
 
-    /// Writes the lent entries, and emits their events. Never resolves.
-    pub(crate) async fn write(&self) {
-        std::future::poll_fn(|cx| {
-            if self.is_unwritten()
-                && let Some(lent) = &mut *self.lent()
-            {
-                lent.poll(cx);
-                self.0.is_unwritten.store(lent.result.is_none(), Ordering::Release);
-            }
-            Poll::Pending
-        })
-        .await
+    /// Polls the append of the lent entries, and emits their events when it has succeeded.
+    pub(crate) fn poll_write(&self, cx: &mut Context<'_>) {
+        if self.is_unwritten()
+            && let Some(lent) = &mut *self.lent()
+        {
+            lent.poll(cx);
+            self.0.is_unwritten.store(lent.result.is_none(), Ordering::Release);
+        }
     }
 
     fn lent(&self) -> MutexGuard<'_, Option<LentWrite>> {
