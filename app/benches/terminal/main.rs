@@ -35,6 +35,7 @@ use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::{GenericAgent, RunContext};
 use loopwright_memory::Sqlite;
 use loopwright_patterns::PiPattern;
+use serde_json::json;
 
 use flood::Kind;
 use pty::Terminal;
@@ -198,8 +199,10 @@ fn write(dir: &std::path::Path) {
         let store = Sqlite::open(dir.join("sessions.db")).unwrap();
         let model = ScriptedModel::new([]).default_reply(Script::text(answer)).discard_requests();
         let agent = GenericAgent::builder(model, PiPattern).build().unwrap();
-        let (handle, events) =
-            agent.run(RunContext::new().stored(&store, "long").await.unwrap()).await.unwrap();
+        // Without settings, it would be another program's session, which the binary only shows.
+        let cx = RunContext::new().settings(json!({ "model": "offline" }));
+        let cx = cx.stored(&store, "long").await.unwrap();
+        let (handle, events) = agent.run(cx).await.unwrap();
         drop(events);
         for number in 1..=MESSAGES / 2 {
             let mark = if number == MESSAGES / 2 { flood::LAST } else { '?' };
