@@ -64,6 +64,8 @@ enum State<'a> {
     Over,
 }
 
+/// Cold functions are called at most a few times for each reply, and must not stand between what is
+/// called for each delta.
 impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
     /// Posts `body` when the stream is first polled.
     pub(crate) fn post(
@@ -91,6 +93,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
         }
     }
 
+    #[cold]
     fn begin(&mut self, mut response: Response<ResponseBody>) {
         if self.target.key.is_some() {
             self.secret = response.extensions_mut().remove();
@@ -107,6 +110,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
     }
 
     /// Handles a body that is not a reply; `start` has already been read.
+    #[cold]
     fn unexpected(&mut self, unexpected: UnexpectedBody, start: &[u8], body: ResponseBody) {
         let error = self.target.unexpected(self.status, unexpected, start.to_vec(), body);
         self.state = State::Refused(Box::pin(error));
@@ -140,6 +144,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
     }
 
     /// Handles the end of the body, or a broken connection.
+    #[cold]
     fn end(&mut self, broken: Option<&TransportError>) {
         match broken {
             Some(why) if !self.clock.complete => {
@@ -155,6 +160,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
     }
 
     /// Sends `more`, the request that continues a reply the provider has paused.
+    #[cold]
     fn resume(&mut self, more: Vec<u8>) {
         let sending = self.http.send(self.target, self.trace.clone(), more.into());
         self.state = State::Sending(Box::pin(sending));
@@ -163,6 +169,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
     }
 
     /// Handles the last decoded event.
+    #[cold]
     fn close(&mut self) {
         if let State::Reading(body) = std::mem::replace(&mut self.state, State::Over) {
             self.state = State::Closing(body);
@@ -179,6 +186,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
     }
 
     /// Reads the rest of the body in a separate task, so that the connection can be reused.
+    #[cold]
     fn drain(&mut self) {
         let State::Closing(mut body) = std::mem::replace(&mut self.state, State::Over) else {
             return;
@@ -190,12 +198,14 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
         }
     }
 
+    #[cold]
     fn fail(&mut self, error: ModelError) {
         self.ready.push_back(ModelEvent::Error(error)); // secrets are removed on return
         self.state = State::Over;
     }
 
     /// Returns `error` with all secrets removed.
+    #[cold]
     fn clean(&self, error: ModelError) -> ModelError {
         let error = self.target.clean(error);
         self.secret.iter().fold(error, |error, secret| secret.clean(error))
@@ -313,16 +323,24 @@ impl Clock {
     /// each event.
     fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let until = *self.last.get_or_insert_with(Instant::now) + self.limit.min(MAX_TIMEOUT);
+        if let (Some(sleep), Some(waker)) = (&self.sleep, &self.waits)
+            && sleep.deadline() <= until
+            && !sleep.is_elapsed()
+            && waker.will_wake(cx.waker())
+        {
+            return Poll::Pending;
+        }
+        self.poll_sleep(until, cx)
+    }
+
+    #[cold]
+    fn poll_sleep(&mut self, until: Instant, cx: &mut Context<'_>) -> Poll<()> {
         // The timer fires early, because a reset wakes a thread and most replies end before they
         // need one.
         let early = || until.min(Instant::now() + DRAIN_TIMEOUT);
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(early())));
         if sleep.deadline() > until {
             sleep.as_mut().reset(until); // the limit has become shorter
-        } else if self.waits.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()))
-            && !sleep.is_elapsed()
-        {
-            return Poll::Pending;
         }
         self.waits = Some(cx.waker().clone());
         loop {
