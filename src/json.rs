@@ -1,12 +1,18 @@
 //! Limits of JSON from models, clients and servers, to be checked before parsing. The length alone
 //! does not bound the time and memory of parsing.
 
+use serde_json::Value;
+
+use crate::excerpt;
+
 /// Maximum length of arguments and answers that are parsed: 4 MiB. Each pass over such a text takes
 /// some milliseconds, and there are several.
 const MAX_BYTES: usize = 4 << 20;
 /// Maximum number of values in them. Parsing, cloning and dropping so many takes tens of
 /// milliseconds; a string takes a hundredth of that per byte.
 const MAX_VALUES: usize = 100_000;
+/// Maximum length of a number that an error quotes, in characters.
+const MAX_NUMBER_CHARS: usize = 100;
 
 /// Checks that arguments or an answer can be parsed without occupying a worker of the runtime for
 /// long: they have at most 4 MiB and 100,000 values.
@@ -23,6 +29,23 @@ pub fn check_size(text: &str) -> Result<(), String> {
         return Err(format!("more than {MAX_VALUES} values"));
     }
     Ok(())
+}
+
+/// Parses a text from outside that [`check_size`] allows. No number is rounded.
+///
+/// # Errors
+///
+/// Fails with a sentence without its subject, such as `is not valid JSON (…)`.
+pub fn read(text: &str) -> Result<Value, String> {
+    check_size(text).map_err(|much| format!("is too large: {much}"))?;
+    if let Some(number) = rounded_integer(text) {
+        let number = excerpt::chars(number, MAX_NUMBER_CHARS);
+        return Err(format!(
+            "has the number {number}, of which not all digits can be kept: write it as a string, \
+             or with an exponent if its last digits do not matter"
+        ));
+    }
+    serde_json::from_str(text).map_err(|error| format!("is not valid JSON ({error})"))
 }
 
 /// Returns whether a JSON text has more than `max` values. Counts separators in one pass, without
@@ -50,6 +73,70 @@ pub fn has_more_values(text: &[u8], max: usize) -> bool {
     values > max
 }
 
+/// Returns the steps of reading a text.
+pub(crate) fn text_weight(text: &str) -> usize {
+    1 + text.len() / 64
+}
+
+/// Returns the steps of reading a value, with the values and the names in it.
+pub(crate) fn weight(value: &Value) -> usize {
+    let (mut open, mut weight) = (vec![value], 0);
+    while let Some(value) = open.pop() {
+        weight += value.as_str().map_or(1, text_weight);
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(fields) => {
+                weight += fields.keys().map(|name| name.len() / 64).sum::<usize>();
+                open.extend(fields.values());
+            }
+            _ => {}
+        }
+    }
+    weight
+}
+
+/// Returns the first whole number in a JSON text that parsing would round, because it has more
+/// digits than a float. The text need not be valid.
+///
+/// ```
+/// use loopwright_core::json::rounded_integer;
+///
+/// assert_eq!(rounded_integer("[1, 12345678901234567890123]"), Some("12345678901234567890123"));
+/// assert_eq!(rounded_integer(r#"[1e30, 0.123456789012345678, "12345678901234567890123"]"#), None);
+/// ```
+pub fn rounded_integer(text: &str) -> Option<&str> {
+    let (mut in_string, mut is_escaped, mut start) = (false, false, None);
+    for (at, byte) in text.bytes().enumerate().chain([(text.len(), b' ')]) {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_string => is_escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-' => {
+                start.get_or_insert(at);
+                continue;
+            }
+            _ => {}
+        }
+        if let Some(number) = start.take().map(|start| &text[start..at])
+            && is_rounded(number)
+        {
+            return Some(number);
+        }
+    }
+    None
+}
+
+fn is_rounded(number: &str) -> bool {
+    // Shorter ones fit into 64 bits.
+    let is_long_integer = number.len() > 18
+        && number.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
+    is_long_integer
+        && number.parse::<u64>().is_err()
+        && number.parse::<i64>().is_err()
+        && number.parse::<f64>().is_ok_and(|float| format!("{float:.0}") != number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +150,20 @@ mod tests {
             assert!(has_more_values(padded.as_bytes(), values - 1), "{text}");
             assert!(!has_more_values(padded.as_bytes(), values), "{text}");
         }
+    }
+
+    #[test]
+    fn whole_numbers_that_a_float_holds_are_not_rounded() {
+        for kept in ["18446744073709551615", "-9223372036854775808", "100000000000000000000", "-0"]
+        {
+            assert_eq!(rounded_integer(kept), None, "{kept}");
+        }
+        for lost in ["18446744073709551617", "-9223372036854775809", "100000000000000000001"] {
+            assert_eq!(rounded_integer(lost), Some(lost));
+            assert_eq!(rounded_integer(&format!(r#"{{"a\"": "1", "b":[ {lost}]}}"#)), Some(lost));
+        }
+        let digits = "9".repeat(400);
+        assert_eq!(rounded_integer(&digits), Some(&*digits));
     }
 
     #[test]

@@ -90,6 +90,7 @@ mod extensions;
 pub mod hex;
 pub mod hooks;
 pub mod json;
+pub mod json_schema;
 pub mod limits;
 pub mod log;
 pub mod message;

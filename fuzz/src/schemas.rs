@@ -1,10 +1,14 @@
 //! Foreign JSON Schemas with values for them. Compiling and validating must take bounded time and
 //! stack.
 
+use std::sync::Arc;
 use std::thread;
 
-use loopwright_core::tool::{AskUser, Question};
+use loopwright_core::model::ChatRequest;
+use loopwright_core::tool::{AskUser, Question, ToolList, ToolSpec};
 use loopwright_core::{Tool, ToolContext, ToolError};
+use loopwright_providers::openai_chat::ChatCompletions;
+use loopwright_providers::{Settings, WireFormat as _};
 use serde_json::{Map, Value, json};
 
 use crate::worker::on_worker;
@@ -32,11 +36,29 @@ pub(crate) fn check_schema_text(text: &str) {
 fn check_schema(schema: Value, value: Value) {
     let checking = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
         let question = on_worker("a schema that it compiles", || question(&schema));
-        if let Some(question) = question {
-            drop(on_worker("a value that it validates", || question.check(value)));
+        let Some(question) = question else { return };
+        let checked = on_worker("a value that it validates", || question.check(value));
+        if let Ok(valid) = checked {
+            let again = on_worker("a valid value", || question.check(valid.clone()));
+            assert_eq!(again.ok(), Some(valid), "a valid value was converted");
         }
+        on_worker("parameters that it encodes", || check_parameters(&schema));
     });
     checking.expect("a thread").join().expect("no panic");
+}
+
+/// Panics if servers would refuse a tool with this schema.
+fn check_parameters(schema: &Value) {
+    let mut request = ChatRequest::default();
+    request.tools =
+        Arc::new(ToolList::new(vec![Arc::new(ToolSpec::with_schema("a", "", schema.clone()))]));
+    let body = ChatCompletions::encode(&request, &Settings::new("a"));
+    let body: Value = serde_json::from_slice(&body).expect("JSON");
+    let parameters = &body["tools"][0]["function"]["parameters"];
+    assert!(parameters["type"] == "object" && parameters["properties"].is_object());
+    for word in ["$ref", "allOf", "anyOf", "enum", "not", "oneOf"] {
+        assert!(parameters.get(word).is_none(), "{word} at the root");
+    }
 }
 
 /// Returns the question that a model asks with this schema.
@@ -113,7 +135,12 @@ impl Maker<'_> {
                 13 => ("dependentSchemas", json!({ "a": one(self) })),
                 14 => ("propertyNames", one(self)),
                 15 => ("pattern", pattern(self.byte()).into()),
-                16 => ("type", ["object", "array", "string"][usize::from(self.byte() % 3)].into()),
+                16 => (
+                    "type",
+                    ["object", "array", "string", "integer", "boolean"]
+                        [usize::from(self.byte() % 5)]
+                    .into(),
+                ),
                 17 => ("uniqueItems", true.into()),
                 18 => ("enum", json!([self.value(3), self.value(3)])),
                 19 => ("format", ["regex", "uri", "email"][usize::from(self.byte() % 3)].into()),
@@ -139,7 +166,9 @@ impl Maker<'_> {
         if depth > 120 || self.parts > MAX_PARTS {
             return Value::Null;
         }
-        match self.byte() % 8 {
+        match self.byte() % 10 {
+            8 => json!(f64::from(self.byte())),
+            9 => ["1", "true", "[1]", "{\"a\":\"1\"}"][usize::from(self.byte() % 4)].into(),
             0..=2 => json!({ "a": self.value(depth + 1) }),
             3 => json!({ "a": self.value(depth + 1), "b": self.value(depth + 1) }),
             4 => json!([self.value(depth + 1), self.value(depth + 1)]),

@@ -16,6 +16,7 @@ use loopwright_core::model::{ChatRequest, ModelError, ModelErrorKind, ModelEvent
 use self::reply_stream::ReplyStream;
 use crate::formats::anthropic::Messages;
 use crate::formats::codec::{Settings, WireFormat};
+use crate::formats::encoding::wrapped_answer::{Unwrap, may_be_wrapped};
 use crate::formats::gemini::GenerateContent;
 use crate::formats::openai_chat::ChatCompletions;
 use crate::formats::openai_responses::Responses;
@@ -94,8 +95,16 @@ impl<F: WireFormat> ChatModel for Model<F> {
         let body = F::encode(&request, &self.settings);
         let decoder = F::decoder(self.target.endpoint.clone());
         let signs = F::signs(&request, &self.settings);
+        let unwrap = may_be_wrapped(&request).then(Unwrap::default);
         let reply = ReplyStream::post(&self.http, &self.target, request.trace, body, decoder);
-        if signs { reply.boxed() } else { reply.map(unsigned).boxed() }
+        match unwrap {
+            None if signs => reply.boxed(),
+            None => reply.map(unsigned).boxed(),
+            Some(mut unwrap) => {
+                let reply = reply.flat_map(move |event| stream::iter(unwrap.take(event)));
+                if signs { reply.boxed() } else { reply.map(unsigned).boxed() }
+            }
+        }
     }
 }
 

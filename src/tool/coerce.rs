@@ -2,27 +2,39 @@
 
 use serde_json::{Map, Value};
 
+use crate::json::{rounded_integer, text_weight, weight};
+use crate::json_schema::percent_decoded;
+
 /// Depth at which a schema that refers to itself is no longer followed.
 const MAX_DEPTH: usize = 64;
 /// Maximum number of applications of a subschema to a value, list elements included. Schemas of
 /// servers may refer to themselves several times on each level.
 const MAX_STEPS: usize = 200_000;
 
+/// Returns whether a value is valid under a subschema of the schema, or `None` if that cannot be
+/// found out.
+pub(crate) type Fits<'f> = &'f mut dyn FnMut(&Value, &Value) -> Option<bool>;
+
 /// Converts values whose meaning is certain: a string that contains the expected number, boolean,
 /// array or object; `400.0` for an integer; `null` for an optional property. A single value is not
-/// wrapped in an array.
+/// wrapped in an array, and a number is not rounded.
+///
+/// Of several branches, only one is followed: the first that accepts the value, else the first that
+/// accepts it after its conversion, else the only one for values of its type, so that errors are
+/// about that one. If nothing can be validated, only the last of these is known.
 ///
 /// Conversion stops when a hostile schema would take too long.
-pub(crate) fn coerce(schema: &Value, value: &mut Value) {
-    Coercion { root: schema, steps: 0 }.apply(schema, value, 0);
+pub(crate) fn coerce(schema: &Value, value: &mut Value, fits: Fits<'_>) {
+    Coercion { root: schema, steps: 0, fits }.apply(schema, value, 0);
 }
 
-struct Coercion<'s> {
+struct Coercion<'s, 'f> {
     root: &'s Value,
     steps: usize,
+    fits: Fits<'f>,
 }
 
-impl<'s> Coercion<'s> {
+impl<'s> Coercion<'s, '_> {
     /// Returns the rules of a schema, or `None` if it has none or the steps are used up.
     fn rules(&mut self, schema: &'s Value) -> Option<&'s Map<String, Value>> {
         if !self.spend(1) {
@@ -46,30 +58,57 @@ impl<'s> Coercion<'s> {
         for part in list(rules, "allOf") {
             self.apply(part, value, depth + 1);
         }
-        let wanted = self.types(rules, 0);
-        if let Some(better) = convert(wanted, value) {
+        let wanted = self.own_types(rules);
+        if self.spend(value.as_str().map_or(0, text_weight))
+            && let Some(better) = convert(wanted, value)
+        {
             *value = better;
         }
-        let branches = list(rules, "anyOf").chain(list(rules, "oneOf"));
         match value {
-            Value::Object(fields) => {
-                for branch in branches {
-                    if let Some(rules) = self.rules(branch)
-                        && self.types(rules, 0).has(Types::OBJECT)
-                    {
-                        self.apply_to_fields(rules, fields, depth);
-                    }
-                }
-                self.apply_to_fields(rules, fields, depth);
-            }
+            Value::Object(fields) => self.apply_to_fields(rules, fields, depth),
             Value::Array(items) => {
-                let of_branches = branches.filter_map(|b| resolve(self.root, b).0.get("items"));
-                let schemas: Vec<_> = rules.get("items").into_iter().chain(of_branches).collect();
-                for schema in schemas {
-                    items.iter_mut().for_each(|item| self.apply(schema, item, depth + 1));
+                let is_tuple = rules.get("items").is_some_and(Value::is_array);
+                let (first, rest) =
+                    if is_tuple { ("items", "additionalItems") } else { ("prefixItems", "items") };
+                let rest = std::iter::repeat(rules.get(rest)).map_while(|rest| rest);
+                for (item, schema) in items.iter_mut().zip(list(rules, first).chain(rest)) {
+                    self.apply(schema, item, depth + 1);
                 }
             }
             _ => {}
+        }
+        for word in ["anyOf", "oneOf"] {
+            if let Some(Value::Array(branches)) = rules.get(word) {
+                self.apply_branch(branches, value, depth + 1);
+            }
+        }
+    }
+
+    /// Applies the branch that the value is meant for, if that is certain.
+    fn apply_branch(&mut self, branches: &'s [Value], value: &mut Value, depth: usize) {
+        for branch in branches {
+            if self.spend(1) && (self.fits)(branch, value) == Some(true) {
+                return self.apply(branch, value, depth);
+            }
+        }
+        let (mut only, mut candidates) = (None, 0);
+        for branch in branches {
+            if !self.spend(weight(value)) {
+                return;
+            }
+            let mut converted = value.clone();
+            self.apply(branch, &mut converted, depth);
+            if (self.fits)(branch, &converted) == Some(true) {
+                *value = converted;
+                return;
+            }
+            if converted != *value || self.types_of(branch, depth).admit(value) {
+                candidates += 1;
+                only = (candidates == 1).then_some(converted);
+            }
+        }
+        if let Some(only) = only {
+            *value = only;
         }
     }
 
@@ -89,46 +128,68 @@ impl<'s> Coercion<'s> {
             if !value.is_null() || !self.spend(in_required) {
                 return true;
             }
-            required(name) || self.types_of(schema, 0).allows_null()
+            required(name) || self.allows_null(schema)
         });
+        // Which names a pattern has is found out by validation only.
+        let others =
+            rules.get("additionalProperties").filter(|_| !rules.contains_key("patternProperties"));
         for (name, value) in fields.iter_mut() {
-            let named = properties.and_then(|p| p.get(name));
-            if let Some(schema) = named.or_else(|| rules.get("additionalProperties")) {
+            if let Some(schema) = properties.and_then(|p| p.get(name)).or(others) {
                 self.apply(schema, value, depth + 1);
             }
         }
     }
 
-    fn types_of(&mut self, schema: &'s Value, depth: usize) -> Types {
-        self.rules(schema).map_or(Types(0), |rules| self.types(rules, depth))
+    fn allows_null(&mut self, schema: &'s Value) -> bool {
+        let fits = (self.fits)(schema, &Value::Null);
+        fits.unwrap_or_else(|| self.types_of(schema, 0).admit(&Value::Null))
     }
 
-    fn types(&mut self, rules: &'s Map<String, Value>, depth: usize) -> Types {
-        if !self.spend(list(rules, "type").count()) {
+    /// Returns the types that a schema allows, also in its branches.
+    fn types_of(&mut self, schema: &'s Value, depth: usize) -> Types {
+        let Some(rules) = self.rules(schema).filter(|_| depth < MAX_DEPTH) else {
+            return Types(0);
+        };
+        let own = self.own_types(rules);
+        if !own.is_empty() {
+            return own;
+        }
+        let mut all = 0;
+        for branch in list(rules, "anyOf").chain(list(rules, "oneOf")) {
+            match self.types_of(branch, depth + 8).0 {
+                0 => return Types(0),
+                types => all |= types,
+            }
+        }
+        Types(all)
+    }
+
+    /// Returns the types that a schema names itself.
+    fn own_types(&mut self, rules: &'s Map<String, Value>) -> Types {
+        if !self.spend(list(rules, "type").count() + list(rules, "enum").count()) {
             return Types(0);
         }
-        let mut bits = match rules.get("type") {
+        let named = match rules.get("type") {
             Some(Value::String(name)) => Types::bit(name),
             Some(Value::Array(names)) => {
                 names.iter().filter_map(Value::as_str).map(Types::bit).fold(0, |a, b| a | b)
             }
             _ => 0,
         };
+        if named != 0 {
+            return Types(named);
+        }
         let values = rules.get("const").into_iter().chain(list(rules, "enum"));
-        if bits == 0 && self.spend(list(rules, "enum").count()) {
-            bits = values.map(Types::of_value).fold(0, |a, b| a | b);
-        }
-        if bits == 0 && depth < 8 {
-            let branches = list(rules, "anyOf").chain(list(rules, "oneOf"));
-            bits = branches.map(|branch| self.types_of(branch, depth + 1).0).fold(0, |a, b| a | b);
-        }
-        Types(bits)
+        Types(values.map(Types::of_value).fold(0, |a, b| a | b))
     }
 }
 
 fn convert(wanted: Types, value: &Value) -> Option<Value> {
     match value {
         Value::String(text) if !wanted.is_empty() && !wanted.has(Types::STRING) => {
+            if rounded_integer(text).is_some() {
+                return None;
+            }
             let read: Value = serde_json::from_str(text.trim()).ok()?;
             let fits = match &read {
                 Value::Number(n) => {
@@ -170,7 +231,9 @@ fn resolve<'a>(root: &'a Value, schema: &'a Value) -> (&'a Value, usize) {
         let Some(to) = schema.get("$ref").and_then(Value::as_str) else {
             return (schema, hops);
         };
-        let Some(found) = to.strip_prefix('#').and_then(|pointer| root.pointer(pointer)) else {
+        let Some(found) =
+            to.strip_prefix('#').and_then(|pointer| root.pointer(&percent_decoded(pointer)))
+        else {
             return (schema, hops);
         };
         schema = found;
@@ -199,8 +262,13 @@ impl Types {
         self.0 == 0
     }
 
-    fn allows_null(self) -> bool {
-        self.is_empty() || self.has(Self::NULL)
+    /// Returns whether a value may be of these types.
+    fn admit(self, value: &Value) -> bool {
+        let types = match value {
+            Value::Number(_) => Self::NUMBER | Self::INTEGER,
+            _ => Self::of_value(value),
+        };
+        self.is_empty() || self.has(types)
     }
 
     fn bit(name: &str) -> u8 {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{ActionRequest, ToolError};
+use crate::json;
 use crate::tool::ToolOutput;
 use crate::tool::action_options::ActionOptions;
 use crate::tool::schema::Schema;
@@ -191,9 +192,7 @@ impl Question {
                 Value::Array(parts.map(|part| option(options, part)).collect::<Result<_, _>>()?)
             }
             AnswerForm::Text | AnswerForm::Secret => Value::String(text.to_owned()),
-            AnswerForm::Json { .. } => {
-                serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?
-            }
+            AnswerForm::Json { .. } => json::read(text).map_err(|why| format!("it {why}"))?,
         };
         self.check(value)
     }
@@ -348,7 +347,7 @@ mod tests {
         let question = Question::json::<std::collections::BTreeMap<String, u32>>("?");
         assert_eq!(question.read("{\"a\": 1}"), Ok(json!({"a": 1})));
         assert!(question.read("{\"a\": -1}").unwrap_err().contains("/a"));
-        assert!(question.read("{").unwrap_err().starts_with("it is not JSON"));
+        assert!(question.read("{").unwrap_err().starts_with("it is not valid JSON"));
     }
 
     #[test]

@@ -46,17 +46,21 @@ mod values;
 use serde_json::{Map, Value};
 
 use crate::excerpt;
-use crate::json::check_size;
+use crate::json;
 use crate::tool::coerce::coerce;
 #[cfg(feature = "schema")]
 use validator::Validator;
 
 /// Maximum length of the invalid JSON that an error quotes, in characters.
 const MAX_RAW_CHARS: usize = 2_000;
+/// Maximum number of steps of validation to choose among the branches of a schema.
+#[cfg(feature = "schema")]
+const MAX_BRANCH_STEPS: usize = 300_000;
 
 /// A compiled schema. It is Draft 2020-12 unless its `$schema` names another; nothing is fetched.
 pub(crate) struct Schema {
-    schema: Value,
+    /// In a box, because the validator knows its parts by their addresses.
+    schema: Box<Value>,
     #[cfg(feature = "schema")]
     validator: Validator,
 }
@@ -64,17 +68,20 @@ pub(crate) struct Schema {
 impl Schema {
     /// Compiles a schema. The error names the mistake or the exceeded limit.
     pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
+        // First, because cloning a schema that is nested too deep could overflow the stack.
+        #[cfg(feature = "schema")]
+        compile::nesting(schema)?;
+        let schema = Box::new(schema.clone());
         Ok(Schema {
-            // First, because cloning a schema that is nested too deep could overflow the stack.
             #[cfg(feature = "schema")]
-            validator: Validator::compile(schema)?,
-            schema: schema.clone(),
+            validator: Validator::compile(&schema)?,
+            schema,
         })
     }
 
     /// Returns whether the validator was compiled from this schema.
     pub(crate) fn is_of(&self, schema: &Value) -> bool {
-        self.schema == *schema
+        *self.schema == *schema
     }
 
     /// Compiles the schema of a typed output. Fails without the feature `schema`, which checks it.
@@ -90,16 +97,13 @@ impl Schema {
     /// correct.
     pub(crate) fn read_arguments(&self, raw: &str) -> Result<Value, String> {
         let raw = raw.trim();
-        check_size(raw).map_err(|much| {
-            format!("The arguments are too large: {much}. Make the call in smaller parts.")
-        })?;
-        let mut value: Value = if raw.is_empty() {
-            Value::Object(Map::new()) // several providers send nothing for a call without arguments
-        } else {
-            serde_json::from_str(raw).map_err(|e| {
+        // Several providers send nothing for a call without arguments.
+        let mut value = match raw {
+            "" => Value::Object(Map::new()),
+            _ => json::read(raw).map_err(|why| {
                 let raw = excerpt::chars(raw, MAX_RAW_CHARS);
-                format!("The arguments are not valid JSON ({e}); they were:\n{raw}")
-            })?
+                format!("The text of the arguments {why}. It was:\n{raw}")
+            })?,
         };
         self.check(&mut value)?;
         Ok(value)
@@ -107,9 +111,7 @@ impl Schema {
 
     /// Reads an answer that must fit the schema. The error tells the model what to correct.
     pub(crate) fn read_answer(&self, raw: &str) -> Result<Value, String> {
-        check_size(raw).map_err(|much| format!("The answer is too large: {much}."))?;
-        let mut value: Value = serde_json::from_str(raw)
-            .map_err(|e| format!("The answer is not valid JSON ({e})."))?;
+        let mut value = json::read(raw).map_err(|why| format!("The answer {why}."))?;
         self.check_answer(&mut value)?;
         Ok(value)
     }
@@ -125,10 +127,19 @@ impl Schema {
 
     /// Coerces `value` in place and validates it. The error lists each path and what was received.
     pub(crate) fn check(&self, value: &mut Value) -> Result<(), String> {
-        coerce(&self.schema, value);
         #[cfg(feature = "schema")]
-        self.validator.validate(value)?;
-        Ok(())
+        {
+            let mut steps = MAX_BRANCH_STEPS;
+            coerce(&self.schema, value, &mut |part, value| {
+                self.validator.fits(part, value, &mut steps)
+            });
+            self.validator.validate(value)
+        }
+        #[cfg(not(feature = "schema"))]
+        {
+            coerce(&self.schema, value, &mut |_, _| None);
+            Ok(())
+        }
     }
 }
 
@@ -190,6 +201,20 @@ mod tests {
         assert!(read(schema, r#"{"c": null}"#).unwrap_err().contains("/c"));
     }
 
+    #[test]
+    fn a_long_value_is_not_converted_for_many_branches() {
+        let text = "x".repeat(1_000_000);
+        let list = format!("[{}0]", "0,".repeat(90_000));
+        for value in [json!(text), json!(list)] {
+            for branch in [json!({"const": "a"}), json!({"type": "array", "maxItems": 0})] {
+                let schema = json!({"anyOf": vec![branch; 2_000]});
+                let mut converted = value.clone();
+                assert!(Schema::compile(&schema).unwrap().check(&mut converted).is_err());
+                assert_eq!(converted, value);
+            }
+        }
+    }
+
     /// Schemas of servers and remote agents may be hostile.
     #[test]
     fn a_schema_that_refers_to_itself_many_times_ends() {
@@ -234,6 +259,86 @@ mod tests {
                 "q": {"anyOf": [{"$ref": "#/$defs/P"}, {"type": "null"}]}}});
         let read = read(schema, r#"{"p": "{\"n\": \"1\"}", "q": {"n": "2"}}"#).unwrap();
         assert_eq!(read, json!({"p": {"n": 1}, "q": {"n": 2}}));
+    }
+
+    /// C451: What is valid stays as it is, and of several branches one that accepts it counts.
+    #[test]
+    fn a_value_is_converted_only_for_a_branch_that_then_accepts_it() {
+        let of = |kind: &str, value: &str| {
+            json!({"type": "object", "required": ["kind"],
+                "properties": {"kind": {"const": kind}, "value": {"type": value}}})
+        };
+        let id = |kind: &str| json!({"type": "object", "properties": {"id": {"type": kind}}});
+        let list = |kind: &str| json!({"type": "array", "items": {"type": kind}});
+        let (nothing, text) = (json!({"type": "null"}), json!({"type": "string"}));
+        let set = |value: &Value| object(json!({"set": value}), &["set"]);
+        for (branches, value, wanted) in [
+            (
+                json!([of("count", "integer"), of("zip", "string")]),
+                json!({"kind": "zip", "value": "10115"}),
+                json!({"kind": "zip", "value": "10115"}),
+            ),
+            (
+                json!([of("zip", "string"), of("count", "integer")]),
+                json!({"kind": "count", "value": "7"}),
+                json!({"kind": "count", "value": 7}),
+            ),
+            (json!([id("integer"), id("string")]), json!({"id": "1"}), json!({"id": "1"})),
+            (json!([id("integer"), id("boolean")]), json!({"id": "true"}), json!({"id": true})),
+            (json!([list("integer"), list("string")]), json!(["1", "2"]), json!(["1", "2"])),
+            (json!([list("integer"), list("boolean")]), json!(["1", 2]), json!([1, 2])),
+            (json!([id("string"), set(&nothing)]), json!({"set": null}), json!({"set": null})),
+            (json!([{"type": "integer"}, {"pattern": "^1"}]), json!("12"), json!("12")),
+            (json!([{"type": "integer"}, {"pattern": "^1"}]), json!("2"), json!(2)),
+            (json!([{"type": "integer", "minimum": 5}, nothing]), json!("4"), json!(4)),
+            (json!([{"type": "integer"}, text.clone()]), json!("4"), json!("4")),
+            (json!([{"type": "integer"}, list("integer")]), json!("[\"4\"]"), json!([4])),
+            (
+                json!([{"prefixItems": [text], "items": {"type": "integer"}}]),
+                json!(["1", "2"]),
+                json!(["1", 2]),
+            ),
+            (
+                json!([{"patternProperties": {"^s": text},
+                    "additionalProperties": {"type": "integer"}}]),
+                json!({"s": "5"}),
+                json!({"s": "5"}),
+            ),
+        ] {
+            for keyword in ["anyOf", "oneOf"] {
+                let schema = Schema::compile(&json!({ keyword: branches })).unwrap();
+                let mut converted = value.clone();
+                let _ = schema.check(&mut converted);
+                assert_eq!(converted, wanted, "{keyword} {branches} {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_whole_number_that_does_not_fit_is_not_rounded() {
+        let digits = "12345678901234567890123";
+        let schema = object(json!({"n": {"type": ["integer", "array"]}}), &[]);
+        for (raw, what) in [
+            (format!(r#"{{"n": {digits}}}"#), "not all digits"),
+            (format!(r#"{{"n": "{digits}"}}"#), "/n"),
+            (format!(r#"{{"n": "[{digits}]"}}"#), "/n"),
+        ] {
+            let error = read(schema.clone(), &raw).unwrap_err();
+            assert!(error.contains(digits) && error.contains(what), "{error}");
+        }
+        let exact = read(schema, r#"{"n": "100000000000000000000"}"#).unwrap();
+        assert_eq!(exact, json!({"n": 1e20}));
+    }
+
+    #[test]
+    fn empty_values_of_another_type_are_no_keywords() {
+        let nothing = json!({"type": "object", "properties": [], "required": null, "anyOf": null,
+            "$ref": null});
+        assert_eq!(read(nothing, r#"{"a": 1}"#).unwrap(), json!({"a": 1}));
+        let draft_7 = "http://json-schema.org/draft-07/schema#";
+        let schema = json!({"$schema": draft_7, "$ref": null, "required": ["a"]});
+        assert!(read(schema, "{}").is_err());
+        assert!(Schema::compile(&json!({"properties": [1]})).is_err());
     }
 
     /// C448: A value that seems to be meant for one branch gets the errors of this branch.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loopwright_core::event::{ActionResult, Decision, ExternalAction, InputEvent, Provided};
 use loopwright_core::log::{PendingAction, PendingQuery, SessionInfo};
 use loopwright_core::tool::Question;
-use loopwright_core::{Environment, SessionStore, SystemEnvironment};
+use loopwright_core::{Environment, SessionStore, SystemEnvironment, json};
 use serde_json::Value;
 
 use crate::answer::read_answer;
@@ -58,8 +58,8 @@ pub(crate) async fn approve(args: &ApproveArgs, config: &Config) -> Result<u8, S
     let decision = match &args.args {
         None => Decision::Approve,
         Some(json) => {
-            let arguments: Value = serde_json::from_str(json)
-                .map_err(|why| StartError(format!("The value of --args is not JSON: {why}.")))?;
+            let arguments = json::read(json)
+                .map_err(|why| StartError(format!("The value of --args {why}.")))?;
             Decision::ApproveWith(arguments)
         }
     };

@@ -71,15 +71,18 @@ pub fn tool_output(result: &Value) -> Result<ToolOutput, ToolError> {
 /// Returns the specification of a tool, with a name of at most `max_name` characters.
 pub(super) fn spec_of(tool: &Tool, max_name: usize, trusted: bool) -> Result<ToolSpec, String> {
     let mut schema = Value::Object((*tool.input_schema).clone());
-    match schema.get("type") {
-        None => schema["type"] = json!("object"),
-        Some(kind) if kind == "object" => {}
-        Some(_) => return Err("the schema of its arguments is not one of an object".into()),
+    match &schema["type"] {
+        Value::Null => schema["type"] = json!("object"),
+        Value::Array(kinds) if kinds.iter().any(|kind| kind == "object") => {
+            schema["type"] = json!("object");
+        }
+        kind if kind == "object" => {}
+        _ => return Err("the schema of its arguments is not one of an object".into()),
     }
-    if let Some(properties) = schema.get("properties")
-        && !properties.is_object()
-    {
-        return Err("the `properties` of its arguments are not an object".into());
+    match &schema["properties"] {
+        Value::Null | Value::Object(_) => {}
+        Value::Array(none) if none.is_empty() => {}
+        _ => return Err("the `properties` of its arguments are not an object".into()),
     }
     if schema.to_string().len() > MAX_SCHEMA_BYTES {
         return Err(format!("the schema of its arguments has more than {MAX_SCHEMA_BYTES} bytes"));

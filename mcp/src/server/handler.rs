@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use loopwright_core::json_schema::parameters;
 use loopwright_core::tool::{Effect, ToolSpec};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ErrorData, Implementation, JsonObject,
@@ -130,7 +131,7 @@ impl ServerHandler for AgentServer {
 /// Returns the definition of a tool for the client.
 fn described(tool: &ServedTool) -> Tool {
     let described = |schema: &Value| {
-        Tool::new(tool.name.to_string(), tool.description.clone(), json_object(schema))
+        Tool::new(tool.name.to_string(), tool.description.clone(), json_object(&parameters(schema)))
     };
     let Some(spec) = &tool.spec else {
         return described(&AgentCall::schema())

@@ -10,3 +10,4 @@ pub(super) mod schema;
 pub(super) mod strict;
 pub(super) mod tool_result_pairing;
 pub(super) mod turns;
+pub(crate) mod wrapped_answer;

@@ -180,11 +180,7 @@ fn response_format(wrong: &mut Wrong, format: &Value, server: Server) {
         &["strict", "description"],
     );
     wrong.word("json_schema.name", &format["json_schema"]["name"], 64);
-    wrong.unless(
-        format["json_schema"]["schema"].is_object(),
-        "json_schema",
-        "has a schema that is no object",
-    );
+    wrong.object_schema("json_schema.schema", &format["json_schema"]["schema"]);
 }
 
 fn tools(wrong: &mut Wrong, body: &Value, server: Server) {

@@ -70,11 +70,7 @@ fn request(wrong: &mut Wrong, body: &Value) {
         wrong.object("text.format", &text["format"], &["type", "name", "schema"], &["strict"]);
         wrong.one_of("text.format.type", &text["format"]["type"], &["json_schema"]);
         wrong.word("text.format.name", &text["format"]["name"], 64);
-        wrong.unless(
-            text["format"]["schema"].is_object(),
-            "text.format",
-            "has a schema that is no object",
-        );
+        wrong.object_schema("text.format.schema", &text["format"]["schema"]);
     }
     tools(wrong, body);
     input(wrong, &body["input"]);

@@ -145,9 +145,40 @@ impl Wrong {
         self.base64(path, &data.into());
     }
 
+    /// Checks the root of a schema: an object without branches, in JSON Schema 2020-12.
+    fn object_schema(&mut self, path: &str, schema: &Value) {
+        self.unless(schema["type"] == "object", path, "is no schema of an object");
+        for word in ["$ref", "allOf", "anyOf", "enum", "not", "oneOf"] {
+            self.unless(schema.get(word).is_none(), path, format!("has `{word}` at its root"));
+        }
+        self.subschema(path, schema);
+    }
+
+    fn subschema(&mut self, path: &str, schema: &Value) {
+        let fields = schema.as_object().into_iter().flatten();
+        for (word, value) in
+            fields.filter(|(word, _)| !matches!(word.as_str(), "const" | "default"))
+        {
+            self.unless(!value.is_null(), path, format!("has `{word}`, which is null"));
+        }
+        self.unless(!schema["items"].is_array(), path, "has `items`, which is a list");
+        self.unless(!schema["exclusiveMinimum"].is_boolean(), path, "has a bound that is a flag");
+        for word in ["$defs", "definitions", "properties"] {
+            let map = schema.get(word).map(|map| (map, map.as_object()));
+            self.unless(
+                map.is_none_or(|(_, map)| map.is_some()),
+                path,
+                format!("has `{word}`, which is no object"),
+            );
+            for schema in map.and_then(|(_, map)| map).into_iter().flat_map(Map::values) {
+                self.subschema(path, schema);
+            }
+        }
+    }
+
     /// Checks the schema of a tool's arguments: an object whose required properties are defined.
     fn arguments_schema(&mut self, path: &str, schema: &Value) {
-        self.unless(schema["type"] == "object", path, "is no schema of an object");
+        self.object_schema(path, schema);
         let properties = schema["properties"].as_object();
         self.unless(properties.is_some(), path, "has no `properties`");
         for name in schema["required"].as_array().into_iter().flatten() {

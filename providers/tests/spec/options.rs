@@ -3,6 +3,7 @@
 
 mod merge;
 mod models;
+mod schemas;
 
 use std::sync::Arc;
 

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::equal::{text_weight, weight};
 use super::format::Format;
 use super::keywords::Keywords;
 use super::pattern::Pattern;
@@ -13,6 +12,7 @@ use super::report::shown;
 use super::resources::{Draft, Reference, Resources};
 use super::stack::{NO_STACK, on_stack};
 use crate::excerpt;
+use crate::json::{text_weight, weight};
 
 /// Maximum nesting of a schema as JSON, the same as in `serde_json`.
 const MAX_NESTING: usize = 128;
@@ -50,7 +50,7 @@ pub(super) fn compile(schema: &Value) -> Result<Program, String> {
 }
 
 /// Returns the levels of nesting of a schema that is not too large.
-fn nesting(schema: &Value) -> Result<usize, String> {
+pub(super) fn nesting(schema: &Value) -> Result<usize, String> {
     let (mut open, mut values, mut nesting) = (vec![(schema, 1)], 0, 0);
     while let Some((value, level)) = open.pop() {
         values += 1;
@@ -137,7 +137,7 @@ impl<'s> Compiler<'s> {
             self.map(words, word, resource)?;
         }
         self.references(id, words)?;
-        if draft < Draft::Nineteen && fields.contains_key("$ref") {
+        if draft < Draft::Nineteen && words.get("$ref").is_some() {
             return Ok(()); // its siblings are ignored
         }
         self.of_any(id, words, draft)?;
@@ -310,7 +310,7 @@ impl<'s> Compiler<'s> {
             ("oneOf", Rule::One),
         ] {
             let parts = self.parts(words, word, resource)?;
-            if words.0.contains_key(word) {
+            if words.get(word).is_some() {
                 self.add(id, 1, rule(parts));
             }
         }
@@ -368,7 +368,7 @@ impl<'s> Compiler<'s> {
         word: &str,
         resource: usize,
     ) -> Result<Option<Id>, String> {
-        words.0.get(word).map(|schema| self.node(schema, resource)).transpose()
+        words.get(word).map(|schema| self.node(schema, resource)).transpose()
     }
 
     fn parts(
@@ -452,7 +452,8 @@ impl<'s> Compiler<'s> {
                 _ => {}
             }
         }
-        Ok(Program { nodes, dynamic_anchors, is_dynamic })
+        let places = known.into_iter().map(|(schema, id)| (schema.addr(), id)).collect();
+        Ok(Program { nodes, places, dynamic_anchors, is_dynamic })
     }
 }
 

@@ -22,28 +22,6 @@ pub(super) fn is_equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Returns the steps of reading a text.
-pub(super) fn text_weight(text: &str) -> usize {
-    1 + text.len() / 64
-}
-
-/// Returns the steps of reading a value, with the values and the names in it.
-pub(super) fn weight(value: &Value) -> usize {
-    let (mut open, mut weight) = (vec![value], 0);
-    while let Some(value) = open.pop() {
-        weight += value.as_str().map_or(1, text_weight);
-        match value {
-            Value::Array(items) => open.extend(items),
-            Value::Object(fields) => {
-                weight += fields.keys().map(|name| name.len() / 64).sum::<usize>();
-                open.extend(fields.values());
-            }
-            _ => {}
-        }
-    }
-    weight
-}
-
 /// Returns whether no two items are equal.
 pub(super) fn are_unique(items: &[Value]) -> bool {
     let state = RandomState::new();

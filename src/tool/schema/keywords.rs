@@ -6,17 +6,25 @@ use super::program::Types;
 use super::report::shown;
 
 /// The keywords of a subschema. The errors name the keyword whose value is wrong.
+///
+/// `null` is no keyword, and an empty list no map: servers in languages with one empty value for
+/// several types send them.
 #[derive(Clone, Copy)]
 pub(super) struct Keywords<'s>(pub(super) &'s Map<String, Value>);
 
 impl<'s> Keywords<'s> {
+    /// Returns the value of a keyword, unless it is null.
+    pub(super) fn get(self, word: &str) -> Option<&'s Value> {
+        self.0.get(word).filter(|value| !value.is_null())
+    }
+
     fn read<T>(
         self,
         word: &str,
         wanted: &str,
         read: impl Fn(&'s Value) -> Option<T>,
     ) -> Result<Option<T>, String> {
-        let Some(value) = self.0.get(word) else { return Ok(None) };
+        let Some(value) = self.get(word) else { return Ok(None) };
         read(value)
             .map(Some)
             .ok_or_else(|| format!("`{word}` must be {wanted}, and is {}", shown(value)))
@@ -47,11 +55,14 @@ impl<'s> Keywords<'s> {
     }
 
     pub(super) fn object(self, word: &str) -> Result<Option<&'s Map<String, Value>>, String> {
+        if self.get(word).and_then(Value::as_array).is_some_and(Vec::is_empty) {
+            return Ok(None);
+        }
         self.read(word, "an object", Value::as_object)
     }
 
     pub(super) fn names(self, word: &str) -> Result<Option<Vec<String>>, String> {
-        self.0.get(word).map(|value| self.names_in(word, value)).transpose()
+        self.get(word).map(|value| self.names_in(word, value)).transpose()
     }
 
     /// Reads the list of names that is a value of a keyword, or in one.

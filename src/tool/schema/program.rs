@@ -14,6 +14,8 @@ pub(super) type Id = usize;
 #[derive(Default)]
 pub(super) struct Program {
     pub(super) nodes: Vec<Node>,
+    /// The subschemas by the addresses of what they were compiled from.
+    pub(super) places: HashMap<usize, Id>,
     /// For each schema resource, its `$dynamicAnchor`s.
     pub(super) dynamic_anchors: Vec<HashMap<String, Id>>,
     /// `true` if a reference depends on the path to it, so that no result can be remembered.

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::keywords::Keywords;
 use super::program::Id;
 use super::uri;
+use crate::json_schema::percent_decoded;
 
 /// Maximum length of the URI of a part, of a reference and of an anchor, in bytes.
 const MAX_URI: usize = 2_048;
@@ -117,7 +118,7 @@ impl<'s> Resources<'s> {
         let draft = self.list[within].draft;
         let mut resource = within;
         let is_root = std::ptr::eq(self.list[within].root, schema);
-        if !(draft < Draft::Nineteen && fields.contains_key("$ref")) {
+        if !(draft < Draft::Nineteen && words.get("$ref").is_some()) {
             let id = match draft {
                 Draft::Four => fields.get("id").and_then(Value::as_str),
                 _ => words.text("$id")?,
@@ -158,7 +159,7 @@ impl<'s> Resources<'s> {
         check_length(word, text)?;
         let (base, fragment) = text.split_once('#').unwrap_or((text, ""));
         let uri = (!base.is_empty()).then(|| uri::resolve(&self.list[within].uri, base));
-        let fragment = uri::percent_decoded(fragment);
+        let fragment = percent_decoded(fragment);
         Ok(Reference { text, uri, fragment, is_dynamic: word != "$ref" })
     }
 

@@ -4,11 +4,12 @@ use serde_json::{Map, Value};
 
 use super::compile;
 use super::course::{Course, Entry};
-use super::equal::{are_unique, text_weight, weight};
+use super::equal::are_unique;
 use super::program::{Id, Node, Program, Properties, Rule};
 use super::report::{Path, Report};
 use super::seen::Seen;
 use super::values::{self, Exceeded};
+use crate::json::{text_weight, weight};
 
 /// Steps of compiling a schema, for each value in it.
 const COMPILE_STEPS: usize = 100;
@@ -30,7 +31,12 @@ impl<'p> Run<'p> {
 
     /// Returns whether a value is valid.
     pub(super) fn verdict(&mut self, value: &Value) -> Result<bool, Exceeded> {
-        self.visit(0, value, &Path::ROOT, None)
+        self.verdict_of(0, value)
+    }
+
+    /// Returns whether a value is valid under a subschema.
+    pub(super) fn verdict_of(&mut self, id: Id, value: &Value) -> Result<bool, Exceeded> {
+        self.visit(id, value, &Path::ROOT, None)
     }
 
     /// Reports what is not valid, as far as the steps allow. Fails only if the value is too deep.

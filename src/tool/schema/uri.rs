@@ -1,7 +1,5 @@
 //! URIs of schemas, which are compared and never fetched.
 
-use std::borrow::Cow;
-
 /// Resolves a reference relative to a base, as RFC 3986, section 5.2 has it. The base may be
 /// relative itself.
 pub(super) fn resolve(base: &str, reference: &str) -> String {
@@ -53,30 +51,6 @@ fn without_dots(path: &str) -> String {
     parts.join("/") + end
 }
 
-/// Decodes `%` and two digits to a byte. What is not UTF-8 then is replaced.
-pub(super) fn percent_decoded(text: &str) -> Cow<'_, str> {
-    if !text.contains('%') {
-        return text.into();
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let hex = after.get(..2).filter(|hex| hex.iter().all(u8::is_ascii_hexdigit));
-        let hex = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        match hex.filter(|_| *first == b'%') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned().into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,11 +74,5 @@ mod tests {
         assert_eq!(resolve("", "T0"), "T0");
         assert_eq!(resolve("T0", "T1"), "T1");
         assert_eq!(resolve("http://a", "b"), "http://a/b");
-    }
-
-    #[test]
-    fn percent_signs_that_mean_nothing_are_kept() {
-        assert_eq!(percent_decoded("a%20b%zz%"), "a b%zz%");
-        assert_eq!(percent_decoded("%C3%A9"), "é");
     }
 }

@@ -43,6 +43,17 @@ impl Validator {
         }
     }
 
+    /// Returns whether a value is valid under a part of the schema that was compiled, which must
+    /// still be at its place. Returns `None` if `steps`, from which it takes, or the stack do not
+    /// suffice.
+    pub(crate) fn fits(&self, part: &Value, value: &Value, steps: &mut usize) -> Option<bool> {
+        let id = *self.0.places.get(&std::ptr::from_ref(part).addr())?;
+        let mut run = Run::new(&self.0, *steps, USUAL_LEVELS);
+        let verdict = run.verdict_of(id, value);
+        *steps = run.left();
+        verdict.ok()
+    }
+
     /// Validates with the stack that is there, and on a larger one if that is not enough.
     fn run<T: Send>(
         &self,

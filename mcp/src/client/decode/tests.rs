@@ -38,6 +38,18 @@ fn annotations_do_not_decide_about_approval() {
 }
 
 #[test]
+fn a_schema_may_have_empty_values_of_other_types() {
+    for schema in [
+        json!({ "type": "object", "properties": [] }),
+        json!({ "type": null, "properties": null, "required": null }),
+        json!({ "type": ["object", "null"] }),
+    ] {
+        let spec = spec(json!({ "name": "x", "inputSchema": schema })).unwrap();
+        assert_eq!(spec.schema["type"], "object");
+    }
+}
+
+#[test]
 fn tools_that_are_none_are_refused() {
     for (tool, expected) in [
         (json!(7), "not a tool"),

@@ -4,6 +4,7 @@
 //! messages of one role are joined.
 
 use loopwright_core::Message;
+use loopwright_core::json_schema::parameters;
 use loopwright_core::message::{
     AssistantMessage, Content, ContentPart, MessageKind, ToolCall, ToolResult,
 };
@@ -18,7 +19,7 @@ use crate::formats::encoding::attachment::{Attachment, instead_of};
 use crate::formats::encoding::call_id::CallIds;
 use crate::formats::encoding::fields::Fields;
 use crate::formats::encoding::json::{bytes, field, is_object, put};
-use crate::formats::encoding::schema::{in_words, parameters};
+use crate::formats::encoding::schema::in_words;
 use crate::formats::encoding::turns::{Names, write_turns};
 
 /// The cache name of encoded tools, and of messages without thinking.

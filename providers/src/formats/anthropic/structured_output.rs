@@ -9,6 +9,7 @@ use super::profile::Answers;
 use super::profile::Settings;
 use crate::formats::encoding::answer_tool::{tool, with};
 use crate::formats::encoding::schema::closed;
+use crate::formats::encoding::wrapped_answer::of_object;
 
 /// The form of the request for an answer.
 #[derive(Debug, PartialEq)]
@@ -32,16 +33,16 @@ impl Answer {
         };
         if settings.profile.answers == Answers::Schema
             && settings.option("output_config", "format").is_none()
-            && let Some(schema) = closed(&output.schema)
+            && let Some(schema) = closed(&of_object(&output.schema))
         {
             return Answer::Schema(schema);
         }
-        // A forced tool excludes thinking, and the arguments of a tool are an object.
+        // A forced tool excludes thinking.
         let free = settings.profile.forces && request.tool_choice == ToolChoice::Auto;
         let free = free
             && settings.option("tool_choice", "type").is_none()
             && settings.option("thinking", "type").is_none();
-        tool(output, "input_schema").filter(|_| free && !thinks).map_or(Answer::Words, Answer::Tool)
+        if free && !thinks { Answer::Tool(tool(output, "input_schema")) } else { Answer::Words }
     }
 
     /// Returns the tools of the request, plus the answer tool if there is one.

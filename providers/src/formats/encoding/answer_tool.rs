@@ -2,25 +2,23 @@
 
 use std::borrow::Cow;
 
+use loopwright_core::json_schema::parameters;
 use loopwright_core::model::OutputSchema;
 use serde_json::{Value, json};
 
 use super::json::bytes;
-use super::schema::parameters;
+use super::wrapped_answer::of_object;
 
 /// Prefix of the tool's name. Its call becomes the text of the reply.
 const TOOL: &str = "loopwright_answer_";
 
-/// Returns the answer tool, with its parameters in `field`. Returns `None` if the answer is not an
-/// object, as a tool's arguments must be.
-pub(crate) fn tool(output: &OutputSchema, field: &str) -> Option<Value> {
-    if output.schema["type"] != "object" {
-        return None;
-    }
+/// Returns the answer tool, with its parameters in `field`.
+pub(crate) fn tool(output: &OutputSchema, field: &str) -> Value {
     let name: String = format!("{TOOL}{}", output.name).chars().take(64).collect();
     let description =
         "Gives the final answer. Call it once, alone, when nothing else is left to do.";
-    Some(json!({"name": name, "description": description, (field): *parameters(&output.schema)}))
+    let parameters = parameters(&of_object(&output.schema));
+    json!({"name": name, "description": description, (field): parameters})
 }
 
 /// Returns whether a call is the answer.

@@ -1,10 +1,8 @@
-//! JSON Schemas in the forms that servers accept: as a tool's parameters, as an output schema, and
-//! as text.
+//! Output schemas in the forms that servers accept: for a grammar, and as text.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Returns the instruction for an answer that matches `schema`, for models without a schema field.
 pub(crate) fn in_words(schema: &Value) -> String {
@@ -12,17 +10,6 @@ pub(crate) fn in_words(schema: &Value) -> String {
         "Give your final answer as one JSON value that fits this JSON Schema, with nothing \
          before or after it:\n{schema}"
     )
-}
-
-/// Returns a tool's schema as parameters: an object with `properties`, which servers require.
-pub(crate) fn parameters(schema: &Value) -> Cow<'_, Value> {
-    if schema["type"] == "object" && schema["properties"].is_object() {
-        return Cow::Borrowed(schema);
-    }
-    let mut schema = schema.as_object().cloned().unwrap_or_default();
-    schema.insert("type".into(), "object".into());
-    schema.entry("properties").or_insert_with(|| json!({}));
-    Cow::Owned(Value::Object(schema))
 }
 
 /// Constraints that a grammar cannot express. The engine checks them.
@@ -150,18 +137,9 @@ fn references(schema: &Value) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde_json::json;
 
-    #[test]
-    fn parameters_are_an_object_with_properties() {
-        let whole = json!({"type": "object", "properties": {"a": {}}});
-        assert!(matches!(parameters(&whole), Cow::Borrowed(_)));
-        assert_eq!(
-            *parameters(&json!({"type": "object"})),
-            json!({"type": "object", "properties": {}})
-        );
-        assert_eq!(*parameters(&Value::Bool(true)), json!({"type": "object", "properties": {}}));
-    }
+    use super::*;
 
     #[test]
     fn a_closed_schema_lists_all_there_is() {

@@ -1,5 +1,6 @@
 //! Arguments of a call that arrive in fragments, each with a JSON path.
 
+use loopwright_core::json;
 use serde_json::{Map, Value};
 
 use super::wire::PartialArg;
@@ -53,7 +54,8 @@ fn value(fragment: &PartialArg<'_>) -> Option<Value> {
     match (&fragment.string_value, fragment.number_value.or(fragment.bool_value)) {
         (Some(text), _) => Some(text.0.as_ref().into()),
         (None, Some(raw)) => {
-            serde_json::from_str(raw.get()).ok().filter(|v: &Value| v.is_number() || v.is_boolean())
+            let value: Value = json::read(raw.get()).ok()?; // a number that is rounded is broken
+            (value.is_number() || value.is_boolean()).then_some(value)
         }
         (None, None) => Some(Value::Null),
     }

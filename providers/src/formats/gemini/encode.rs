@@ -4,6 +4,7 @@
 //! joined.
 
 use loopwright_core::Message;
+use loopwright_core::json_schema::{normalize, parameters};
 use loopwright_core::message::{
     AssistantMessage, Content, ContentPart, MessageKind, ToolCall, ToolResult,
 };
@@ -18,7 +19,7 @@ use crate::formats::encoding::answer_tool::{tool, with};
 use crate::formats::encoding::call_id::CallIds;
 use crate::formats::encoding::fields::Fields;
 use crate::formats::encoding::json::{bytes, decimal, field, is_object, put};
-use crate::formats::encoding::schema::{in_words, parameters};
+use crate::formats::encoding::schema::in_words;
 use crate::formats::encoding::turns::{Names, write_turns};
 
 /// The cache name of encoded tools, and of messages that are the same for every model.
@@ -43,7 +44,7 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     // unless the request forces a tool.
     let free = request.tool_choice == ToolChoice::Auto
         && settings.option("toolConfig", "functionCallingConfig").is_none();
-    let by_tool = asked.filter(|_| free).and_then(|output| tool(output, "parametersJsonSchema"));
+    let by_tool = asked.filter(|_| free).map(|output| tool(output, "parametersJsonSchema"));
     let words = asked.filter(|_| by_tool.is_none()).map(|output| in_words(&output.schema));
     let texts = [Some(&*request.system).filter(|text| !text.trim().is_empty()), words.as_deref()];
     let system: Vec<Value> =
@@ -97,7 +98,7 @@ fn config(request: &ChatRequest, settings: &Settings, by_schema: bool) -> Map<St
     }
     if let Some(output) = request.output.as_ref().filter(|_| by_schema) {
         config.insert("responseMimeType".into(), "application/json".into());
-        config.insert("responseJsonSchema".into(), output.schema.clone());
+        config.insert("responseJsonSchema".into(), normalize(output.schema.clone()));
     }
     config
 }

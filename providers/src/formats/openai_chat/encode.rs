@@ -3,6 +3,7 @@
 //! Each message is encoded once and then copied, so a long conversation costs only the copy.
 
 use loopwright_core::Message;
+use loopwright_core::json_schema::parameters;
 use loopwright_core::message::{
     AssistantMessage, Content, ContentPart, MessageKind, ToolResult, UserMessage,
 };
@@ -17,9 +18,10 @@ use crate::formats::encoding::attachment::{Attachment, PDF_NAME, instead_of};
 use crate::formats::encoding::call_id::CallIds;
 use crate::formats::encoding::fields::Fields;
 use crate::formats::encoding::json::{bytes, field, is_object, put};
-use crate::formats::encoding::schema::{in_words, parameters};
+use crate::formats::encoding::schema::in_words;
 use crate::formats::encoding::strict::strict_parameters;
 use crate::formats::encoding::tool_result_pairing::pair_tool_results;
+use crate::formats::encoding::wrapped_answer::of_object;
 
 /// The cache name of encoded tools, and of messages that no setting affects.
 const CODEC: &str = "openai-chat";
@@ -44,7 +46,7 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         match settings.profile.answers {
             _ if answers_in_words(request, settings) => {}
             Answers::Schema => {
-                let schema = json!({"name": output.name, "schema": output.schema});
+                let schema = json!({"name": output.name, "schema": of_object(&output.schema)});
                 fields
                     .add("response_format", &json!({"type": "json_schema", "json_schema": schema}));
             }
@@ -138,12 +140,14 @@ fn answers_in_words(request: &ChatRequest, settings: &Settings) -> bool {
 
 /// Returns the system prompt, with the output schema if no field takes it.
 fn system(request: &ChatRequest, settings: &Settings) -> String {
-    let words = settings.profile.answers == Answers::Object || answers_in_words(request, settings);
-    match request.output.as_ref().filter(|_| words) {
-        Some(output) if request.system.is_empty() => in_words(&output.schema),
-        Some(output) => format!("{}\n\n{}", request.system, in_words(&output.schema)),
-        None => request.system.to_string(),
-    }
+    let words = match &request.output {
+        Some(output) if answers_in_words(request, settings) => in_words(&output.schema),
+        Some(output) if settings.profile.answers == Answers::Object => {
+            in_words(&of_object(&output.schema)) // the server allows only an object
+        }
+        _ => return request.system.to_string(),
+    };
+    if request.system.is_empty() { words } else { format!("{}\n\n{words}", request.system) }
 }
 
 fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
@@ -376,7 +380,7 @@ fn tools(tools: &ToolList, strict_tools: bool) -> Vec<u8> {
         if strict.is_some() {
             function["strict"] = true.into();
         }
-        function["parameters"] = strict.unwrap_or_else(|| parameters(&tool.schema).into_owned());
+        function["parameters"] = strict.unwrap_or_else(|| parameters(&tool.schema));
         json!({"type": "function", "function": function})
     });
     bytes(&list.collect::<Vec<_>>())

@@ -3,9 +3,8 @@
 //! The server stores nothing: the whole conversation is sent each time, including the model's
 //! reasoning. Each message's items are encoded once and then copied.
 
-use std::borrow::Cow;
-
 use loopwright_core::Message;
+use loopwright_core::json_schema::parameters;
 use loopwright_core::message::{
     AssistantMessage, Content, ContentPart, MessageKind, ToolCall, ToolResult,
 };
@@ -21,9 +20,9 @@ use crate::formats::encoding::attachment::{Attachment, PDF_NAME, instead_of};
 use crate::formats::encoding::call_id::CallIds;
 use crate::formats::encoding::fields::Fields;
 use crate::formats::encoding::json::{bytes, is_object, put};
-use crate::formats::encoding::schema::parameters;
 use crate::formats::encoding::strict::strict_parameters;
 use crate::formats::encoding::tool_result_pairing::pair_tool_results;
+use crate::formats::encoding::wrapped_answer::of_object;
 
 /// The cache name of encoded tools, and of messages without signatures.
 const CODEC: &str = "openai-responses";
@@ -58,7 +57,8 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         fields.add("include", &["reasoning.encrypted_content"]);
     }
     if let Some(output) = &request.output {
-        let format = json!({"type": "json_schema", "name": output.name, "schema": output.schema});
+        let schema = of_object(&output.schema);
+        let format = json!({"type": "json_schema", "name": output.name, "schema": schema});
         fields.add("text", &json!({"format": format}));
     }
     if let Some(max) = request.max_tokens {
@@ -220,7 +220,7 @@ fn functions(tools: &ToolList) -> Vec<u8> {
         json!({
             "type": "function", "name": &*tool.name, "description": tool.description,
             "strict": strict.is_some(),
-            "parameters": strict.map_or_else(|| parameters(&tool.schema), Cow::Owned),
+            "parameters": strict.unwrap_or_else(|| parameters(&tool.schema)),
         })
     });
     bytes(&functions.collect::<Vec<_>>())
