@@ -212,3 +212,23 @@ fn a_session_of_another_process_is_attached_to() {
     assert_eq!(ended["result"]["stopReason"], "end_turn");
     chat.out.until("Hi again.");
 }
+
+/// C452: Each prompt gets a response, also if its session is loaded, resumed or closed meanwhile.
+#[test]
+fn a_prompt_whose_session_is_closed_is_cancelled() {
+    let (server, dir) = (Server::start(), project());
+    let mut editor = Editor::start(&dir, &server);
+    let new = json!({ "cwd": dir.path(), "mcpServers": [] });
+    let session = editor.request("session/new", new)["result"]["sessionId"].take();
+    let name = session.as_str().unwrap();
+    for method in ["session/load", "session/resume", "session/close"] {
+        let turn = editor.prompt(name, "Wait.");
+        let _unanswered = server.request();
+        let again = json!({ "sessionId": name, "cwd": dir.path(), "mcpServers": [] });
+        let closing = editor.send(method, again);
+        let ended = editor.until(|message| message["id"] == turn && message["method"].is_null());
+        assert_eq!(ended["result"]["stopReason"], "cancelled", "{method}");
+        let closed = editor.until(|message| message["id"] == closing);
+        assert_eq!(closed["error"], Value::Null, "{method}");
+    }
+}

@@ -1,6 +1,9 @@
 //! The content of a prompt.
 
+use std::borrow::Cow;
+
 use loopwright_core::message::{Content, UserMessage};
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
 use crate::DecodeError;
@@ -51,14 +54,20 @@ fn content(block: ContentBlock) -> Result<Content, &'static str> {
         ContentBlock::Image { data, mime_type } => Ok(Content::image(mime_type, data)),
         ContentBlock::Audio {} => Err("audio is not supported: send text"),
         ContentBlock::ResourceLink { name, uri } => {
-            Ok(Content::text(format!("[{name}]({})", path_of(&uri))))
+            let Location { path, lines } = Location::of(&uri);
+            let lines = lines.map(|lines| format!(" (lines {lines})")).unwrap_or_default();
+            Ok(Content::text(format!("[{name}]({path}){lines}")))
         }
         ContentBlock::Resource { resource } => {
             let Resource { uri, text, blob, mime_type } = resource;
             match (text, blob, mime_type) {
                 (Some(text), _, _) => {
-                    let uri = path_of(&uri);
-                    Ok(Content::text(format!("\n<context uri=\"{uri}\">\n{text}\n</context>\n")))
+                    let Location { path, lines } = Location::of(&uri);
+                    let path = path.replace('"', "&quot;");
+                    let lines =
+                        lines.map(|lines| format!(" lines=\"{lines}\"")).unwrap_or_default();
+                    let start = format!("<context uri=\"{path}\"{lines}>");
+                    Ok(Content::text(format!("\n{start}\n{text}\n</context>\n")))
                 }
                 (None, Some(data), Some(mime_type))
                     if mime_type.starts_with("image/") || mime_type == "application/pdf" =>
@@ -72,9 +81,45 @@ fn content(block: ContentBlock) -> Result<Content, &'static str> {
     }
 }
 
-/// Returns the path of a `file:` URL, since tools take paths. Returns other URLs unchanged.
-fn path_of(uri: &str) -> &str {
-    uri.strip_prefix("file://").unwrap_or(uri)
+/// The place that a URI names: the path of a `file:` URL, since tools take paths, or another URI.
+#[derive(Debug, PartialEq)]
+struct Location<'u> {
+    path: Cow<'u, str>,
+    /// The lines that a fragment such as `#L10:20` names, as `10-20`.
+    lines: Option<String>,
+}
+
+impl<'u> Location<'u> {
+    fn of(uri: &'u str) -> Self {
+        let other = Location { path: uri.into(), lines: None };
+        let (scheme, rest) = uri.split_once("://").unwrap_or_default();
+        let path = rest.strip_prefix("localhost").unwrap_or(rest);
+        if !scheme.eq_ignore_ascii_case("file") || !path.starts_with('/') {
+            return other;
+        }
+        let fragment = path.rsplit_once('#');
+        let (path, lines) = match fragment.and_then(|(path, lines)| Some((path, lines_of(lines)?)))
+        {
+            Some((path, lines)) => (path, Some(lines)),
+            None => (path, None), // a client has not encoded a `#`
+        };
+        let has_drive = path.as_bytes().get(1).is_some_and(u8::is_ascii_alphabetic)
+            && path.get(2..).is_some_and(|rest| rest.starts_with(':') || rest.starts_with("%3A"));
+        let path = if has_drive { &path[1..] } else { path };
+        match percent_decode_str(path).decode_utf8() {
+            Ok(path) if !path.contains(char::is_control) => Location { path, lines },
+            _ => other,
+        }
+    }
+}
+
+/// Reads a fragment that names lines: `L10`, `L10:20`, `L10-20` or `L10-L20`.
+fn lines_of(fragment: &str) -> Option<String> {
+    let fragment = fragment.strip_prefix('L')?;
+    let (first, last) = fragment.split_once([':', '-']).unwrap_or((fragment, fragment));
+    let first: u32 = first.parse().ok()?;
+    let last: u32 = last.strip_prefix('L').unwrap_or(last).parse().ok()?;
+    Some(if first == last { first.to_string() } else { format!("{first}-{last}") })
 }
 
 #[cfg(test)]
@@ -105,6 +150,39 @@ mod tests {
             Content::image("application/pdf", "aGk="),
         ];
         assert_eq!(message.unwrap().content, expected);
+    }
+
+    /// C453: A model reads the paths of files as tools take them.
+    #[test]
+    fn file_urls_are_paths() {
+        for (uri, path, lines) in [
+            ("file:///srv/my%20file%20%C3%BC.txt", "/srv/my file ü.txt", None),
+            ("FILE://localhost/a", "/a", None),
+            ("file:///C:/Users/a/x.txt", "C:/Users/a/x.txt", None),
+            ("file:///c%3A/x.txt", "c:/x.txt", None),
+            ("file:///a.rs#L10:20", "/a.rs", Some("10-20")),
+            ("file:///a.rs#L10-L20", "/a.rs", Some("10-20")),
+            ("file:///a.rs#L7", "/a.rs", Some("7")),
+            ("file:///a#b.rs", "/a#b.rs", None),
+            ("file:///a%23L7", "/a#L7", None),
+            ("file:///100%.txt", "/100%.txt", None),
+            ("file:///a%0Ab", "file:///a%0Ab", None),
+            ("file:///a%FF", "file:///a%FF", None),
+            ("file:///", "/", None),
+            ("file://", "file://", None),
+            ("file://server/share/a", "file://server/share/a", None),
+            ("https://a.example/b%20c#L1", "https://a.example/b%20c#L1", None),
+            ("/a%20b", "/a%20b", None),
+        ] {
+            let expected = Location { path: path.into(), lines: lines.map(String::from) };
+            assert_eq!(Location::of(uri), expected);
+        }
+        let text = |block| read(json!([block])).unwrap().text();
+        let link = json!({ "type": "resource_link", "name": "a", "uri": "file:///a%20b#L1:2" });
+        assert_eq!(text(link), "[a](/a b) (lines 1-2)");
+        let embedded = json!({ "uri": "file:///a%22#L3", "text": "x" });
+        let embedded = text(json!({ "type": "resource", "resource": embedded }));
+        assert_eq!(embedded, "\n<context uri=\"/a&quot;\" lines=\"3\">\nx\n</context>\n");
     }
 
     #[test]

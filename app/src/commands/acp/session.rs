@@ -97,7 +97,15 @@ impl EditorSession {
                 reply = or_never(&mut self.command) => self.replied(reply).await,
             }
         };
+        // Each prompt gets a response, also one that arrives while the session closes.
+        let client = self.client.clone();
         self.close().await;
+        commands.close();
+        while let Ok(command) = commands.try_recv() {
+            if let Command::Prompt(id, _) = command {
+                client.respond(&id, Ok(json!({ "stopReason": "cancelled" }))).await;
+            }
+        }
         closed.map(|closed| closed.send(()));
     }
 
@@ -308,14 +316,16 @@ impl EditorSession {
         self.watch_idle();
     }
 
-    /// Closes the session, and deletes it if it was never used.
-    async fn close(self) {
-        let Opened { session, handle, .. } = self.opened;
+    /// Closes the session, and deletes it if it was never used. Open turns end.
+    async fn close(mut self) {
+        let handle = self.opened.handle.clone();
         let is_running = handle.state().await.is_ok_and(|state| state.is_running);
         if is_running && !handle.is_attached() {
             let _ = handle.abort().await; // unless the run has ended
             handle.wait_for_idle().await;
         }
+        self.end_turns(&Ok("cancelled")).await;
+        let Opened { session, handle, .. } = self.opened;
         drop((self.idle, self.command));
         session.close(&handle).await;
     }
