@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-#[cfg(target_os = "linux")]
+#[cfg(all(test, target_os = "linux"))]
 use super::bubblewrap;
 #[cfg(target_os = "linux")]
 use super::landlock::Landlock;
@@ -53,7 +53,7 @@ impl Confinement {
         {
             return Confinement::Landlock(landlock);
         }
-        match (bubblewrap::find_program(), landlock) {
+        match (commands.system.bubblewrap(), landlock) {
             (Ok(program), _) => Confinement::Bubblewrap(program),
             (Err(_), Ok(landlock)) => Confinement::Landlock(landlock),
             (Err(no_bubblewrap), Err(no_landlock)) => {

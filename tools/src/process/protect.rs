@@ -66,7 +66,7 @@ impl ProtectedFiles {
         writable: &[PathBuf],
     ) -> io::Result<()> {
         let path = std::fs::canonicalize(stable)?;
-        if !path.is_dir() || workspace.protected_patterns().is_empty() {
+        if !path.is_dir() || !workspace.protects_files() {
             return Ok(());
         }
         let below = |dir: &&PathBuf| dir.starts_with(&path) && **dir != path;

@@ -89,7 +89,7 @@ pub(crate) struct RunningCommand {
 impl Shell {
     /// Creates a shell with the best confinement that the system offers.
     pub(crate) fn new(workspace: &Workspace, commands: Commands) -> Self {
-        let protects = !workspace.protected_patterns().is_empty();
+        let protects = workspace.protects_files();
         let confinement = Confinement::detect(&commands, protects);
         Self::with_confinement(workspace, commands, confinement)
     }
@@ -115,7 +115,7 @@ impl Shell {
     /// Creates a shell as on a system that allows no control groups.
     #[cfg(all(test, target_os = "linux"))]
     pub(crate) fn without_cgroups(workspace: &Workspace, commands: Commands) -> Self {
-        let protects = !workspace.protected_patterns().is_empty();
+        let protects = workspace.protects_files();
         Shell(Arc::new(Inner {
             workspace: workspace.clone(),
             limits: Limits::of(&commands),
@@ -224,7 +224,7 @@ impl RunningCommand {
 impl Inner {
     /// Returns whether the workspace has protected files.
     fn protects(&self) -> bool {
-        !self.workspace.protected_patterns().is_empty()
+        self.workspace.protects_files()
     }
 
     /// Runs a command on this thread, which must not be used for anything else.

@@ -1,7 +1,9 @@
 //! [`System`]: the system's support for the confinement of commands, detected once.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use super::bubblewrap;
 use super::cgroup::{self, Cgroups};
 use super::landlock::Landlock;
 
@@ -15,6 +17,7 @@ pub(crate) struct System(Arc<Support>);
 #[derive(Debug, Default)]
 struct Support {
     landlock: OnceLock<Landlock>,
+    bubblewrap: OnceLock<PathBuf>,
     cgroups: OnceLock<Cgroups>,
     memory: OnceLock<u64>,
 }
@@ -23,6 +26,11 @@ impl System {
     /// Returns what Landlock supports. An error says why it supports nothing.
     pub(super) fn landlock(&self) -> Result<Landlock, String> {
         once(&self.0.landlock, Landlock::detect)
+    }
+
+    /// Returns the program bubblewrap, which has been tried. An error says why it does not work.
+    pub(super) fn bubblewrap(&self) -> Result<PathBuf, String> {
+        once(&self.0.bubblewrap, bubblewrap::find_program)
     }
 
     /// Returns the parents of control groups. An error says why none can be created.
@@ -69,6 +77,8 @@ mod tests {
         let is_supported = commands.system.landlock().is_ok();
         assert_eq!(other.system.0.landlock.get().is_some(), is_supported);
         assert_eq!(Commands::new().system.0.landlock.get(), None);
+        let is_supported = commands.system.bubblewrap().is_ok();
+        assert_eq!(other.system.0.bubblewrap.get().is_some(), is_supported);
         assert_eq!(commands, Commands::new());
     }
 

@@ -58,9 +58,14 @@ impl Workspace {
     /// Returns the patterns that commands may not change directly in this workspace, except in
     /// `.git`.
     #[cfg(feature = "commands")]
-    pub(crate) fn protected_patterns(&self) -> Vec<&'static str> {
-        let is_protected = |path: &&str| !self.is_open(Path::new(path));
-        PROTECTED.iter().map(|line| line.0).filter(is_protected).collect()
+    pub(crate) fn protected_patterns(&self) -> impl Iterator<Item = &'static str> {
+        PROTECTED.iter().map(|line| line.0).filter(|path| !self.is_open(Path::new(path)))
+    }
+
+    /// Returns whether there is such a pattern.
+    #[cfg(feature = "commands")]
+    pub(crate) fn protects_files(&self) -> bool {
+        self.protected_patterns().next().is_some()
     }
 
     /// Returns whether the protection of a path in the workspace is lifted.

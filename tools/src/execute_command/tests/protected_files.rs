@@ -70,7 +70,8 @@ fn one_of_each() -> Vec<String> {
 /// Returns the paths that commands may not change.
 fn protected_patterns() -> impl Iterator<Item = &'static str> {
     let dir = tempfile::tempdir().unwrap();
-    Workspace::open(dir.path()).unwrap().protected_patterns().into_iter()
+    let all: Vec<_> = Workspace::open(dir.path()).unwrap().protected_patterns().collect();
+    all.into_iter()
 }
 
 /// C432, C435: No change of an existing protected file lasts: it is prevented or undone.
