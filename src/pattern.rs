@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::StepError;
 use crate::message::ToolResult;
-use crate::session::request::reply::{Reply, without_fence};
+use crate::session::request::reply::{Reply, json_of_answer};
 use crate::step_end::StepEnd;
 use crate::tool::Tool;
 
@@ -163,7 +163,7 @@ impl ToolResult {
         if self.is_error() {
             return Err(StepError::Pattern(format!("`{name}` gave no answer: {text}").into()));
         }
-        let value = serde_json::from_str(without_fence(&text));
+        let value = serde_json::from_str(json_of_answer(&text));
         value.map_err(|error| StepError::Output(format!("`{name}` answered `{text}`: {error}")))
     }
 }

@@ -34,7 +34,7 @@ use crate::session::panics::panic_text;
 use crate::session::request::budget;
 use crate::session::request::compaction;
 use crate::session::request::output_schema;
-use crate::session::request::reply::without_fence;
+use crate::session::request::reply::json_of_answer;
 use crate::session::wake_gate::WakeGate;
 use crate::step_end::StepEnd;
 use crate::tool::schema::Schema;
@@ -328,7 +328,7 @@ async fn check_output(
     let Some(output) = schema else { return Ok(Some(RunStatus::Done.into())) };
     let schema = Schema::compile_output(&output.schema).map_err(StepError::Output)?;
     let text = journal.state.last_reply().map(|reply| reply.text()).unwrap_or_default();
-    let why = match schema.read_answer(without_fence(&text)) {
+    let why = match schema.read_answer(json_of_answer(&text)) {
         Ok(value) => return Ok(Some(Ending::with_value(value))),
         Err(why) => why,
     };

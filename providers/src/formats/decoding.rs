@@ -2,4 +2,5 @@
 
 pub(super) mod event_template;
 pub(super) mod event_writer;
+pub(super) mod inline_thinking;
 pub(super) mod lenient;

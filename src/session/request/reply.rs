@@ -131,14 +131,18 @@ impl Reply {
     pub fn output<T: DeserializeOwned + JsonSchema>(&self) -> Result<T, StepError> {
         let text = self.text();
         let schema = Schema::compile(&OutputSchema::of::<T>().schema).map_err(StepError::Output)?;
-        let value = schema.read_answer(without_fence(&text)).map_err(StepError::Output)?;
+        let value = schema.read_answer(json_of_answer(&text)).map_err(StepError::Output)?;
         T::deserialize(value).map_err(|error| StepError::Output(error.to_string()))
     }
 }
 
-/// Returns the content of a text that is one fenced block: many models write JSON so.
-pub(crate) fn without_fence(text: &str) -> &str {
+/// Returns the JSON of an answer: without thinking in tags before it, and without the fence of a
+/// block.
+pub(crate) fn json_of_answer(text: &str) -> &str {
     let text = text.trim();
+    let is_json = text.starts_with(['{', '[', '"']);
+    let answer = text.rsplit_once("</think>").filter(|_| !is_json);
+    let text = answer.map_or(text, |(_, answer)| answer.trim());
     let inner = text.strip_prefix("```").and_then(|t| t.strip_suffix("```"));
     inner.map_or(text, |inner| inner.strip_prefix("json").unwrap_or(inner).trim())
 }

@@ -12,6 +12,7 @@ use super::wire::{CallDelta, Chunk, Content, Delta, text};
 use crate::formats::codec::{Decode, Progress};
 use crate::formats::decoding::event_template::EventTemplate;
 use crate::formats::decoding::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
+use crate::formats::decoding::inline_thinking::InlineThinking;
 use crate::formats::decoding::lenient::Text;
 use crate::formats::encoding::json::{is_object, replace_lone_surrogates};
 use crate::http::endpoint::Endpoint;
@@ -30,6 +31,7 @@ pub struct Decoder {
     calls: Vec<OpenCall>,
     finish: Option<String>,
     usage: Usage,
+    inline: InlineThinking,
 }
 
 /// An unfinished tool call.
@@ -55,7 +57,7 @@ impl Decode for Decoder {
             Payload::KeepAlive => return Progress::Waiting,
             Payload::EndMark => self.end(out),
             Payload::Data(data) => match self.frame.read_with(data, plain_content) {
-                Some(text) => self.prose(BlockKind::Text, text.into(), out),
+                Some(text) => self.text(text.into(), out),
                 None => match self.frame.read(data) {
                     Some(delta) => self.delta(delta, out),
                     None => self.payload(data, out),
@@ -84,8 +86,12 @@ fn plain_content(delta: &str) -> Option<&str> {
 impl Decoder {
     /// Returns a decoder for one reply from `endpoint`.
     pub fn new(endpoint: impl Into<Arc<Endpoint>>) -> Self {
+        let endpoint = endpoint.into();
+        // OpenAI does not send thinking.
+        let is_openai = endpoint.host == "api.openai.com";
         Decoder {
-            writer: EventWriter::new(endpoint.into()),
+            inline: if is_openai { InlineThinking::none() } else { InlineThinking::default() },
+            writer: EventWriter::new(endpoint),
             frame: EventTemplate::default(),
             details: Details::default(),
             calls: Vec::new(),
@@ -147,14 +153,14 @@ impl Decoder {
         }
         self.prose(BlockKind::Thinking, thinking, out);
         match delta.content {
-            Content::Text(text) => self.prose(BlockKind::Text, text, out),
+            Content::Text(text) => self.text(text, out),
             Content::Parts(parts) => {
                 for part in parts {
                     if part.is_media() {
                         self.writer.omit(&part.kind.0, true);
                     }
                     self.prose(BlockKind::Thinking, part.thinking.into_text().into(), out);
-                    self.prose(BlockKind::Text, part.text.0, out);
+                    self.text(part.text.0, out);
                 }
             }
         }
@@ -171,6 +177,30 @@ impl Decoder {
             if !self.writer.ended {
                 self.call(call, out);
             }
+        }
+    }
+
+    #[inline]
+    fn text(&mut self, delta: Cow<'_, str>, out: &mut Events) {
+        if self.inline.is_over() {
+            self.prose(BlockKind::Text, delta, out);
+        } else if !delta.is_empty() {
+            self.first_text(&delta, out);
+        }
+    }
+
+    /// Appends text that may be thinking.
+    #[cold]
+    fn first_text(&mut self, delta: &str, out: &mut Events) {
+        let mut inline = take(&mut self.inline);
+        inline.read(delta, |kind, text| self.add_prose(kind, text, out));
+        self.inline = inline;
+    }
+
+    /// Appends the text that was held, because it may have been thinking.
+    fn end_text(&mut self, out: &mut Events) {
+        if let Some((kind, text)) = self.inline.end() {
+            self.add_prose(kind, text, out);
         }
     }
 
@@ -210,6 +240,7 @@ impl Decoder {
 
     /// Appends a fragment to a call, or starts a new one.
     fn call(&mut self, delta: CallDelta<'_>, out: &mut Events) {
+        self.end_text(out);
         self.end_prose(out);
         let function = delta.function.unwrap_or_default();
         let (id, name, arguments) = (&*delta.id.0, &*function.name.0, function.arguments());
@@ -272,6 +303,7 @@ impl Decoder {
         if self.writer.ended {
             return;
         }
+        self.end_text(out);
         let stop = match self.finish.as_deref().unwrap_or("") {
             "" if self.writer.blocks == 0 && self.calls.is_empty() => {
                 return self.writer.fail_empty(out);

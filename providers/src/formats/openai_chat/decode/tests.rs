@@ -55,6 +55,20 @@ fn thinking_and_text_are_blocks_of_their_own() {
 }
 
 #[test]
+fn thinking_within_the_text_is_a_block_of_its_own() {
+    let content = |text: &str| delta(&serde_json::json!({ "content": text }).to_string());
+    let payloads = [content("<thi"), content("nk>a"), content("</think>\n\n"), content("42")];
+    let end = finish("stop");
+    let mut payloads: Vec<&str> = payloads.iter().map(String::as_str).collect();
+    payloads.extend([&*end, "[DONE]"]);
+    assert_eq!(decode(&payloads), ["0: Thinking", "0+a", "0.", "1: Text", "1+42", "1.", "Stop"]);
+    // What is held when a call begins or the reply ends is not lost.
+    let call = calls(r#"{"index":0,"id":"c","function":{"name":"f","arguments":"{}"}}"#);
+    assert_eq!(decode(&[&content("<t"), &call])[..3], ["0: Text", "0+<t", "0."]);
+    assert_eq!(decode(&[&content("\n"), &end, "[DONE]"])[..2], ["0: Text", "0+\n"]);
+}
+
+#[test]
 fn a_call_in_the_older_form_is_a_call() {
     let payloads = [
         delta(r#"{"content":null,"function_call":{"name":"f","arguments":""}}"#),
