@@ -2,6 +2,7 @@
 //! stream of one reply.
 
 pub(crate) mod builder;
+mod left_out_images;
 mod prompt_truncation;
 pub(crate) mod reply_body;
 mod reply_stream;
@@ -13,6 +14,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use loopwright_core::ChatModel;
 use loopwright_core::model::{ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
 
+use self::left_out_images::{NOT_TAKEN, REFUSED, RefusedImages, has_images, without_images};
 use self::reply_stream::ReplyStream;
 use crate::formats::anthropic::Messages;
 use crate::formats::codec::{Settings, WireFormat};
@@ -78,6 +80,7 @@ pub struct Model<F: WireFormat> {
     pub(crate) http: Http,
     pub(crate) target: Target,
     pub(crate) settings: Settings<F::Profile>,
+    pub(crate) refused_images: RefusedImages,
     pub(crate) format: PhantomData<F>,
 }
 
@@ -92,11 +95,25 @@ impl<F: WireFormat> ChatModel for Model<F> {
             let error = ModelError::new(ModelErrorKind::InvalidRequest, why);
             return stream::iter([ModelEvent::Error(error)]).boxed();
         }
+        let request = match has_images(&request) {
+            true if self.info.images == Some(false) => without_images(&request, NOT_TAKEN),
+            true if self.refused_images.contains(&request.session) => {
+                without_images(&request, REFUSED)
+            }
+            _ => request,
+        };
         let body = F::encode(&request, &self.settings);
         let decoder = F::decoder(self.target.endpoint.clone());
         let signs = F::signs(&request, &self.settings);
         let unwrap = may_be_wrapped(&request).then(Unwrap::default);
-        let reply = ReplyStream::post(&self.http, &self.target, request.trace, body, decoder);
+        let trace = request.trace.clone();
+        let mut reply = ReplyStream::post(&self.http, &self.target, trace, body, decoder);
+        if has_images(&request) {
+            reply.or_without_images(move || {
+                self.refused_images.add(request.session.clone());
+                F::encode(&without_images(&request, REFUSED), &self.settings)
+            });
+        }
         match unwrap {
             None if signs => reply.boxed(),
             None => reply.map(unsigned).boxed(),

@@ -19,6 +19,7 @@ use crate::http::endpoint::Endpoint;
 use crate::http::key::{KeyCallback, KeySource, key_callback};
 use crate::http::{Http, Target};
 use crate::model::Model;
+use crate::model::left_out_images::RefusedImages;
 
 /// A builder of a [`Model`]. Only the model's name is required.
 ///
@@ -265,7 +266,8 @@ impl<F: WireFormat> ModelBuilder<F> {
         let max_output = info.max_output.and_then(|tokens| u32::try_from(tokens).ok());
         let (model, id) = (self.model, info.id.clone());
         let settings = Settings { model, id, profile, max_output, options: self.options };
-        Ok(Model { info, http: self.http, target, settings, format: PhantomData })
+        let refused_images = RefusedImages::default();
+        Ok(Model { info, http: self.http, target, settings, refused_images, format: PhantomData })
     }
 
     fn request_url(&self) -> Result<(Url, String), ModelError> {

@@ -15,6 +15,7 @@ use loopwright_core::model::{ModelError, ModelErrorKind, ModelEvent};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
 
+use super::left_out_images::names_image;
 use super::reply_body::ReplyBody;
 use crate::formats::codec::{Decode, Progress};
 use crate::http::key::Secret;
@@ -41,6 +42,8 @@ pub(crate) struct ReplyStream<'a, D> {
     sent: Bytes,
     /// The key, if a callback returned it.
     secret: Option<Secret>,
+    /// Encodes the request without its images, if it has some.
+    without_images: Option<Box<dyn FnOnce() -> Vec<u8> + Send + 'a>>,
     body: ReplyBody<D>,
     /// The decoded events that were not returned yet.
     ready: VecDeque<ModelEvent>,
@@ -83,6 +86,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
             trace: trace.clone(),
             sent: sent.clone(),
             secret: None,
+            without_images: None,
             body: ReplyBody::new(decoder),
             ready: VecDeque::new(),
             state: State::Sending(Box::pin(http.send(target, trace, sent))),
@@ -91,6 +95,11 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
             status: StatusCode::OK,
             has_content: false,
         }
+    }
+
+    /// Sends the body that `encode` returns if the provider refuses an image of the request.
+    pub(crate) fn or_without_images(&mut self, encode: impl FnOnce() -> Vec<u8> + Send + 'a) {
+        self.without_images = Some(Box::new(encode));
     }
 
     #[cold]
@@ -199,6 +208,19 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
     }
 
     #[cold]
+    fn refused(&mut self, error: ModelError) {
+        match self.without_images.take_if(|_| names_image(&error)) {
+            Some(encode) => {
+                let endpoint = &self.target.endpoint;
+                let error = self.clean(error);
+                tracing::warn!("{endpoint} refused an image, and is sent none again: {error}");
+                self.resume(encode());
+            }
+            None => self.fail(error),
+        }
+    }
+
+    #[cold]
     fn fail(&mut self, error: ModelError) {
         self.ready.push_back(ModelEvent::Error(error)); // secrets are removed on return
         self.state = State::Over;
@@ -221,7 +243,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
                 },
                 State::Refused(error) => {
                     let error = ready!(error.as_mut().poll(cx));
-                    self.fail(error);
+                    self.refused(error);
                 }
                 State::Reading(body) => match ready!(body.poll_chunk(cx)) {
                     Some(Ok(chunk)) => self.chunk(&chunk),

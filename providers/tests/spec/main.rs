@@ -12,6 +12,7 @@ mod gemini;
 mod handover;
 mod keys;
 mod kit;
+mod left_out_images;
 mod openai_chat;
 mod openai_responses;
 mod options;
