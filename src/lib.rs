@@ -93,6 +93,8 @@ pub mod json;
 pub mod json_schema;
 pub mod limits;
 pub mod log;
+#[cfg(feature = "media")]
+pub mod media;
 pub mod message;
 pub mod model;
 pub mod net;

@@ -36,6 +36,6 @@ pub use error::DecodeError;
 pub use failure::RunFailure;
 pub use from_json::{MAX_WHOLE, NOT_BLANK, from_json, or_default, pointer_to, whole_number};
 pub use history::{History, is_json_object, is_tool_name};
-pub use media::{data_url, media, media_type_of};
+pub use media::{data_url, file};
 pub use rpc::RpcError;
 pub use shown_runs::{Awaited, ShownRuns};

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use loopwright_core::media::{self, MediaError};
 use loopwright_core::message::Content;
 use loopwright_core::tool::Effect;
 use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput, tool_with};
@@ -31,7 +32,7 @@ const MAX_TEXT_BYTES: usize = 50 * 1024;
 /// The size of a file's start that decides whether it is text, binary, or an image.
 const SNIFFED_BYTES: u64 = 8 * 1024;
 /// The maximum size of an image.
-const MAX_IMAGE_BYTES: u64 = 5 * 1024 * 1024;
+const MAX_IMAGE_BYTES: u64 = media::MAX_IMAGE_BYTES as u64;
 /// The maximum size of a file whose lines are counted.
 const MAX_COUNTED_BYTES: u64 = 256 * 1024 * 1024;
 
@@ -80,7 +81,9 @@ fn read(workspace: &Workspace, args: &Args, cx: ToolContext) -> Result<ToolOutpu
         .take(SNIFFED_BYTES)
         .read_to_end(&mut head)
         .map_err(|e| read_error(&args.path, &e))?;
-    let output = if let Some(media_type) = image_type(&head) {
+    let output = if let Some(media_type) =
+        media::media_type_of(&head).filter(|kind| kind.starts_with("image/"))
+    {
         image(&args.path, media_type, head, open)?
     } else if head.is_empty() {
         ToolOutput::text(format!("`{path}` is empty."))
@@ -223,11 +226,13 @@ fn image(
             .map_err(|e| read_error(path, &e))?;
     }
     let size = open.size.max(bytes.len() as u64);
-    if size > MAX_IMAGE_BYTES {
-        let why = format!(
-            "`{}` is an image of {size} bytes; at most {MAX_IMAGE_BYTES} can be shown",
-            printable(path)
-        );
+    let checked = match size > MAX_IMAGE_BYTES {
+        true => Err(MediaError::TooLarge { max: media::MAX_IMAGE_BYTES }),
+        false => media::check(&bytes),
+    };
+    if let Err(why) = checked {
+        let path = printable(path);
+        let why = format!("`{path}` is an image of {size} bytes that cannot be shown: {why}");
         return Err(ToolError::Failed(why));
     }
     let mut out =
@@ -237,16 +242,6 @@ fn image(
         data: BASE64_STANDARD.encode(&bytes),
     });
     Ok(out.details(json!({ "path": path, "media_type": media_type, "bytes": size })))
-}
-
-fn image_type(head: &[u8]) -> Option<&'static str> {
-    match head {
-        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
-        _ => None,
-    }
 }
 
 fn past_the_end(args: &Args, total: i64) -> ToolError {

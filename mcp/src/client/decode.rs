@@ -1,8 +1,7 @@
 //! Conversion of a server's messages: a listed tool to a [`ToolSpec`], a result to a
 //! [`ToolOutput`]. A server is not trusted: everything is bounded and checked.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use loopwright_core::media;
 use loopwright_core::message::Content;
 use loopwright_core::tool::{Effect, ToolSpec};
 use loopwright_core::{ToolError, ToolOutput, excerpt};
@@ -18,8 +17,6 @@ const MAX_NAME_LENGTH: usize = 64;
 const MAX_DESCRIPTION_BYTES: usize = 8 << 10;
 /// The maximum size of the schema of a tool's arguments.
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
-/// The maximum size of an image or PDF in a result.
-const MAX_IMAGE_BYTES: usize = 4 << 20;
 /// The maximum number of images in a result.
 const MAX_IMAGES: usize = 8;
 /// The maximum size of structured content for front ends.
@@ -192,31 +189,15 @@ fn file(media_type: String, data: String, images: &mut usize) -> Content {
             excerpt::bytes(&media_type, 100)
         ))
     };
-    if data.len() / 4 * 3 > MAX_IMAGE_BYTES {
-        return left_out("it is larger than 4 MiB");
-    }
-    let Ok(bytes) = STANDARD.decode(&data) else {
-        return left_out("it is not valid base64");
-    };
-    match kind_of(&bytes) {
-        Some(kind) if kind == media_type && *images < MAX_IMAGES => {
-            *images += 1;
-            Content::image(media_type, data)
+    match media::from_base64(&data) {
+        Ok(_) if *images >= MAX_IMAGES => {
+            left_out(&format!("there are more than {MAX_IMAGES} images"))
         }
-        Some(kind) if kind == media_type => left_out("there are more than 8 images"),
-        _ => left_out("it is not an image or a PDF of this type"),
-    }
-}
-
-/// Returns the media type according to the first bytes of a file.
-fn kind_of(bytes: &[u8]) -> Option<&'static str> {
-    match bytes {
-        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
-        [b'%', b'P', b'D', b'F', b'-', ..] => Some("application/pdf"),
-        _ => None,
+        Ok(content) => {
+            *images += 1;
+            content
+        }
+        Err(why) => left_out(&why.to_string()),
     }
 }
 

@@ -11,7 +11,7 @@ use super::code;
 use super::task::TaskId;
 use crate::from_json::from_json;
 use crate::json::check_id;
-use crate::media::media;
+use crate::media::file;
 use crate::prompt::is_blank;
 use crate::rpc::RpcError;
 
@@ -63,7 +63,6 @@ struct Part {
     raw: Option<String>,
     url: Option<String>,
     data: Option<Value>,
-    media_type: Option<String>,
 }
 
 /// The data of a part that decides a pending action of a task.
@@ -190,11 +189,9 @@ impl Part {
     fn content(self, path: &str) -> Result<Content, RpcError> {
         match self {
             Part { text: Some(text), .. } => Ok(Content::Text { text }),
-            Part { raw: Some(raw), media_type, .. } => {
-                media(media_type.as_deref().unwrap_or_default(), &raw).map_err(|why| {
-                    RpcError::new(code::CONTENT_TYPE_NOT_SUPPORTED, format!("{path}/raw: {why}"))
-                })
-            }
+            Part { raw: Some(raw), .. } => file(&raw).map_err(|why| {
+                RpcError::new(code::CONTENT_TYPE_NOT_SUPPORTED, format!("{path}/raw: {why}"))
+            }),
             Part { data: Some(data), .. } => Ok(Content::Text { text: data.to_string() }),
             Part { url: Some(_), .. } => {
                 let why = format!("{path}/url: The server opens no URLs: send the file as `raw`.");

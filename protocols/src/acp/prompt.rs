@@ -7,13 +7,14 @@ use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
 use crate::DecodeError;
+use crate::media::file;
 
 /// A block of content.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(super) enum ContentBlock {
     Text { text: String },
-    Image { data: String, mime_type: String },
+    Image { data: String },
     Audio {},
     ResourceLink { name: String, uri: String },
     Resource { resource: Resource },
@@ -26,7 +27,6 @@ pub(super) struct Resource {
     uri: String,
     text: Option<String>,
     blob: Option<String>,
-    mime_type: Option<String>,
 }
 
 /// Converts the blocks of a prompt to a message. Links and embedded texts become text: the model
@@ -48,20 +48,20 @@ pub(super) fn user_message(blocks: Vec<ContentBlock>) -> Result<UserMessage, Dec
     Ok(UserMessage::new(merged))
 }
 
-fn content(block: ContentBlock) -> Result<Content, &'static str> {
+fn content(block: ContentBlock) -> Result<Content, String> {
     match block {
         ContentBlock::Text { text } => Ok(Content::text(text)),
-        ContentBlock::Image { data, mime_type } => Ok(Content::image(mime_type, data)),
-        ContentBlock::Audio {} => Err("audio is not supported: send text"),
+        ContentBlock::Image { data } => file(&data),
+        ContentBlock::Audio {} => Err("audio is not supported: send text".into()),
         ContentBlock::ResourceLink { name, uri } => {
             let Location { path, lines } = Location::of(&uri);
             let lines = lines.map(|lines| format!(" (lines {lines})")).unwrap_or_default();
             Ok(Content::text(format!("[{name}]({path}){lines}")))
         }
         ContentBlock::Resource { resource } => {
-            let Resource { uri, text, blob, mime_type } = resource;
-            match (text, blob, mime_type) {
-                (Some(text), _, _) => {
+            let Resource { uri, text, blob } = resource;
+            match (text, blob) {
+                (Some(text), _) => {
                     let Location { path, lines } = Location::of(&uri);
                     let path = path.replace('"', "&quot;");
                     let lines =
@@ -69,13 +69,8 @@ fn content(block: ContentBlock) -> Result<Content, &'static str> {
                     let start = format!("<context uri=\"{path}\"{lines}>");
                     Ok(Content::text(format!("\n{start}\n{text}\n</context>\n")))
                 }
-                (None, Some(data), Some(mime_type))
-                    if mime_type.starts_with("image/") || mime_type == "application/pdf" =>
-                {
-                    Ok(Content::image(mime_type, data))
-                }
-                (None, Some(_), _) => Err("only images, PDFs and texts can be embedded"),
-                (None, None, _) => Err("the resource has neither `text` nor `blob`"),
+                (None, Some(data)) => file(&data),
+                (None, None) => Err("the resource has neither `text` nor `blob`".into()),
             }
         }
     }
@@ -128,6 +123,8 @@ mod tests {
 
     use super::*;
 
+    const GIF: &str = "R0lGODlhAQABAAAAACwAAAAAAQABAAACAQA7";
+
     fn read(blocks: serde_json::Value) -> Result<UserMessage, DecodeError> {
         user_message(serde_json::from_value(blocks).unwrap())
     }
@@ -138,16 +135,16 @@ mod tests {
             { "type": "text", "text": "Explain " },
             { "type": "resource_link", "name": "a.rs", "uri": "file:///srv/a.rs" },
             { "type": "resource", "resource": { "uri": "https://a.example/b", "text": "b" } },
-            { "type": "image", "data": "aGk=", "mimeType": "image/png" },
+            { "type": "image", "data": GIF, "mimeType": "image/gif" },
             { "type": "resource", "resource":
-                { "uri": "file:///c.pdf", "blob": "aGk=", "mimeType": "application/pdf" } },
+                { "uri": "file:///c.pdf", "blob": "JVBERi0xLjc=", "mimeType": "application/pdf" } },
         ]));
         let text = "Explain [a.rs](/srv/a.rs)\n<context uri=\"https://a.example/b\">\nb\n\
                     </context>\n";
         let expected = vec![
             Content::text(text),
-            Content::image("image/png", "aGk="),
-            Content::image("application/pdf", "aGk="),
+            Content::image("image/gif", GIF),
+            Content::image("application/pdf", "JVBERi0xLjc="),
         ];
         assert_eq!(message.unwrap().content, expected);
     }
@@ -195,7 +192,12 @@ mod tests {
                 "/params/prompt/1",
                 "audio",
             ),
-            (json!([{ "type": "resource", "resource": resource }]), "/params/prompt/0", "PDFs"),
+            (json!([{ "type": "resource", "resource": resource }]), "/params/prompt/0", "PDF"),
+            (
+                json!([{ "type": "image", "data": "PHN2Zy8+", "mimeType": "image/svg+xml" }]),
+                "/params/prompt/0",
+                "neither a PDF nor an image",
+            ),
             (
                 json!([{ "type": "resource", "resource": { "uri": "x" } }]),
                 "/params/prompt/0",

@@ -7,7 +7,7 @@ use super::interrupt;
 use crate::error::DecodeError;
 use crate::from_json::from_json;
 use crate::json::Node;
-use crate::media::media;
+use crate::media::file;
 use crate::prompt;
 use crate::shown_runs::{Awaited, awaited};
 
@@ -83,9 +83,8 @@ fn part(part: &Node<'_>) -> Result<Content, DecodeError> {
                 let why = "Nothing is fetched here: send the bytes, as a source of type `data`.";
                 return Err(source.error(why));
             }
-            let media_type = source.field("mimeType")?.text()?;
             let value = source.field("value")?;
-            media(media_type, value.text()?).map_err(|why| value.error(why))
+            file(value.text()?).map_err(|why| value.error(why))
         }
         _ => Err(part.error("Models take texts, images and PDFs: leave this part out.")),
     }

@@ -139,7 +139,8 @@ fn a_body_is_the_inputs_of_a_session() {
         let part = json!({ "type": "file", "url": url });
         json!({ "id": "u2", "role": "user", "parts": [part] })
     };
-    let messages = json!([old, reply, file("data:image/gif;base64,R0lGODlhAQABAAAAACw=")]);
+    let messages =
+        json!([old, reply, file("data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAACAQA7")]);
     let request = decode(json!({ "id": "c", "messages": messages })).unwrap();
     assert!(matches!(&request.inputs[..], [Input { event: InputEvent::UserRequest(_), .. }]));
     assert_eq!(request.awaited(), [Awaited::Request("u2".into())]);

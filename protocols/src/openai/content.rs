@@ -83,7 +83,7 @@ impl Part {
         let at = |why: &str| DecodeError::at(format!("{path}/{field}"), why);
         let url =
             url.ok_or_else(|| at("This server stores no files: send it as a `data:` URL."))?;
-        data_url(&url).map_err(at)
+        data_url(&url).map_err(|why| at(&why))
     }
 }
 

@@ -2,23 +2,21 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use loopwright_core::media::{self, MediaError};
 use loopwright_core::message::Content;
-use loopwright_protocols::media_type_of;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::ApiError;
 
-/// Maximum number of images in a message.
+/// Maximum number of images in a message. The limit on bodies bounds their total size.
 const MAX_IMAGES: usize = 10;
-/// Maximum size of an image. The limit on bodies also bounds the total size of a message's images.
-const MAX_IMAGE_BYTES: usize = 5 * 1024 * 1024;
 
 /// An image of a message.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ImageBody {
     media_type: ImageType,
-    /// The bytes in base64, at most 5 MiB.
+    /// The bytes in base64, at most 5 MiB of text, and at most 8,000 by 8,000 pixels.
     #[schemars(length(min = 1), extend("contentEncoding" = "base64"))]
     data: String,
 }
@@ -75,15 +73,15 @@ impl ImageBody {
         let bytes = BASE64_STANDARD.decode(&self.data).map_err(|_| {
             at("data", "This is not base64, in its standard alphabet with padding.")
         })?;
-        if bytes.len() > MAX_IMAGE_BYTES {
-            return Err(at("data", "The image is larger than 5 MiB: make it smaller."));
-        }
-        match media_type_of(&bytes) {
-            Some(kind) if kind == self.media_type.name() => Ok(Content::image(kind, self.data)),
-            Some(kind) if kind.starts_with("image/") => {
+        match media::check(&bytes) {
+            Ok(kind) if kind == self.media_type.name() => Ok(Content::image(kind, self.data)),
+            Ok(kind) if kind.starts_with("image/") => {
                 Err(at("media_type", "The image is of another type than this."))
             }
-            _ => Err(at("data", "This is no image of the types that models take.")),
+            Ok(_) | Err(MediaError::UnknownType) => {
+                Err(at("data", "This is no image of the types that models take."))
+            }
+            Err(why) => Err(at("data", &format!("The image cannot be used: {why}."))),
         }
     }
 }

@@ -9,7 +9,7 @@ const client = new OpenAI({ baseURL: `${address}/v1`, apiKey });
 const model = "shepherd";
 const ask = (content) => [{ role: "user", content }];
 const Flock = z.object({ count: z.number().int() });
-const gif = "data:image/gif;base64,R0lGODlhAQABAAAAACw=";
+const gif = "data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAACAQA7";
 
 // Chat completions.
 const nine = await client.chat.completions.create({

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 address, api_key = sys.argv[1:]
 client = openai.OpenAI(base_url=f"{address}/v1", api_key=api_key)
 MODEL = "shepherd"
-GIF = "data:image/gif;base64,R0lGODlhAQABAAAAACw="
+GIF = "data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAACAQA7"
 
 
 class Flock(BaseModel):

@@ -2,6 +2,8 @@
 
 use super::*;
 
+const GIF: &str = "R0lGODlhAQABAAAAACwAAAAAAQABAAACAQA7";
+
 fn spec(tool: Value) -> Result<ToolSpec, String> {
     tool_spec("s", &tool, false)
 }
@@ -94,11 +96,10 @@ fn descriptions_are_bounded_and_definitions_are_not() {
 
 #[test]
 fn a_result_has_text_images_and_data() {
-    let png = STANDARD.encode(b"\x89PNG\r\n\x1a\n....");
     let output = tool_output(&json!({
         "content": [
             { "type": "text", "text": "Here." },
-            { "type": "image", "data": png, "mimeType": "image/png" },
+            { "type": "image", "data": GIF, "mimeType": "image/gif" },
             { "type": "resource_link", "uri": "file:///a", "name": "a" },
             { "type": "resource", "resource": { "uri": "file:///b", "text": "B" } },
             { "type": "audio", "data": "AAAA", "mimeType": "audio/wav" },
@@ -107,7 +108,7 @@ fn a_result_has_text_images_and_data() {
     }))
     .unwrap();
     assert_eq!(output.details, Some(json!({ "n": 1 })));
-    assert_eq!(output.content[1], Content::image("image/png", png));
+    assert_eq!(output.content[1], Content::image("image/gif", GIF));
     let texts = text_of(&output.content);
     assert_eq!(
         texts,
@@ -131,24 +132,30 @@ fn errors_are_errors() {
     assert!(tool_output(&json!("x")).unwrap_err().to_string().contains("invalid"));
 }
 
-/// C354: An image of a server that is not what it claims to be never reaches a model.
+/// C354: An image of a server is what its bytes are; what a provider would refuse never reaches a
+/// model.
 #[test]
-fn false_images_are_left_out() {
-    let jpeg = STANDARD.encode(b"\xff\xd8\xff\xe0");
-    for (data, media_type, why) in [
-        ("!", "image/png", "not valid base64"),
-        (&*jpeg, "image/png", "not an image"),
-        ("AAAA", "image/svg+xml", "not an image"),
-        (&"A".repeat(8 << 20), "image/png", "larger than"),
-    ] {
-        let result = json!({
-            "content": [{ "type": "image", "data": data, "mimeType": media_type }]
-        });
-        let output = tool_output(&result).unwrap();
-        let [Content::Text { text }] = &output.content[..] else { panic!("{output:?}") };
-        assert!(text.contains(why), "{text}");
+fn images_are_what_their_bytes_are() {
+    let of = |data: &str, media_type: &str| {
+        let image = json!({ "type": "image", "data": data, "mimeType": media_type });
+        tool_output(&json!({ "content": [image] })).unwrap().content.remove(0)
+    };
+    for media_type in ["image/gif", "IMAGE/GIF", "image/png; charset=binary", "image/jpg", ""] {
+        assert_eq!(of(GIF, media_type), Content::image("image/gif", GIF), "{media_type}");
     }
-    let image = json!({ "type": "image", "data": jpeg, "mimeType": "image/jpeg" });
+    for data in [&format!("data:image/gif;base64,{GIF}"), &GIF.replace("AAAA", "AA\r\nAA")] {
+        assert_eq!(of(data, "image/gif"), Content::image("image/gif", GIF), "{data}");
+    }
+    for (data, why) in [
+        ("!", "not base64"),
+        ("R0lGODlh", "damaged"),
+        ("PHN2Zy8+", "neither a PDF nor an image"),
+        (&"A".repeat(8 << 20), "larger than"),
+    ] {
+        let Content::Text { text } = of(data, "image/svg+xml") else { panic!("{why}") };
+        assert!(text.contains("image/svg+xml is left out") && text.contains(why), "{text}");
+    }
+    let image = json!({ "type": "image", "data": GIF, "mimeType": "image/gif" });
     let output = tool_output(&json!({ "content": vec![image; 20] })).unwrap();
     let images = output.content.iter().filter(|item| matches!(item, Content::Image { .. }));
     assert_eq!(images.count(), MAX_IMAGES);
