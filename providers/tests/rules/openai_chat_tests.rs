@@ -12,7 +12,7 @@ fn good() -> Value {
         "tools": [{"type": "function", "function": {"name": "f", "description": "",
         "parameters": schema}}],
         "tool_choice": {"type": "function", "function": {"name": "f"}},
-        "response_format": {"type": "json_schema", "json_schema": {"name": "Out", "schema": {}}},
+        "response_format": {"type": "json_schema", "json_schema": {"name": "Out", "schema": {"type": "object"}}},
         "prompt_cache_key": "s",
         "messages": [
             {"role": "system", "content": "Be brief."},
@@ -45,6 +45,9 @@ fn malformed_requests_are_refused() {
             ("none of [\"none\"", |b| b["reasoning_effort"] = "max".into()),
             ("no legal length", |b| b["prompt_cache_key"] = "k".repeat(65).into()),
             ("has no `schema`", |b| drop_field(&mut b["response_format"]["json_schema"], "schema")),
+            ("`anyOf` at its root", |b| {
+                b["response_format"]["json_schema"]["schema"]["anyOf"] = json!([]);
+            }),
             ("no word of", |b| b["response_format"]["json_schema"]["name"] = "a b".into()),
             ("no word of", |b| b["tools"][0]["function"]["name"] = "a.b".into()),
             ("leave things open", |b| b["tools"][0]["function"]["strict"] = true.into()),

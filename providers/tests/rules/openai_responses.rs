@@ -232,7 +232,7 @@ fn malformed_requests_are_refused() {
         "parameters": {"type": "object", "properties": {"a": {}}}}],
         "tool_choice": {"type": "function", "name": "f"},
         "include": ["reasoning.encrypted_content"],
-        "text": {"format": {"type": "json_schema", "name": "Out", "schema": {}}},
+        "text": {"format": {"type": "json_schema", "name": "Out", "schema": {"type": "object"}}},
         "prompt_cache_key": "s",
         "input": [
             {"type": "message", "role": "user", "content": [
