@@ -42,7 +42,8 @@ pub enum MediaError {
     },
     /// The image is wider or higher than [`MAX_PIXELS`].
     #[error(
-        "it has {width} by {height} pixels, and models take {MAX_PIXELS} by {MAX_PIXELS}: make it smaller"
+        "it has {width} by {height} pixels, and models take {MAX_PIXELS} by {MAX_PIXELS}: make it \
+         smaller"
     )]
     TooManyPixels {
         /// The width in pixels.
@@ -163,8 +164,8 @@ pub fn from_base64(data: &str) -> Result<Content, MediaError> {
 mod tests {
     use super::*;
 
-    const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAA\
-                       AABJRU5ErkJggg==";
+    const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9\
+                       awAAAABJRU5ErkJggg==";
     const GIF: &str = "R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7";
 
     fn bytes(data: &str) -> Vec<u8> {

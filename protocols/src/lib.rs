@@ -18,6 +18,7 @@ mod failure;
 mod from_json;
 mod history;
 mod json;
+mod location;
 mod media;
 pub mod openai;
 mod prompt;

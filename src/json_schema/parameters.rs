@@ -93,7 +93,7 @@ fn quoted(mut branches: Map<String, Value>) -> Option<String> {
     (short.len() <= MAX_QUOTED_BYTES).then_some(short)
 }
 
-/// What a schema says about an object's properties.
+/// The properties of an object, according to a schema.
 #[derive(Default)]
 struct Shape {
     properties: Map<String, Value>,

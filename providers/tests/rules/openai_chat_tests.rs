@@ -12,7 +12,8 @@ fn good() -> Value {
         "tools": [{"type": "function", "function": {"name": "f", "description": "",
         "parameters": schema}}],
         "tool_choice": {"type": "function", "function": {"name": "f"}},
-        "response_format": {"type": "json_schema", "json_schema": {"name": "Out", "schema": {"type": "object"}}},
+        "response_format": {"type": "json_schema",
+            "json_schema": {"name": "Out", "schema": {"type": "object"}}},
         "prompt_cache_key": "s",
         "messages": [
             {"role": "system", "content": "Be brief."},

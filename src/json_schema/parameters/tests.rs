@@ -1,3 +1,5 @@
+//! Branches and references at the root of a schema.
+
 use super::*;
 
 fn object(name: &str, schema: Value) -> Value {

@@ -157,8 +157,8 @@ pub(crate) async fn follow<T, B>(
 
 /// Passes the items of the stream that are ready to `take`, until it breaks or a command arrives.
 ///
-/// It is a function of its own so that the code of a delta lies together in the processor's cache,
-/// apart from that of commands.
+/// It is a function of its own, so that the code that runs for each delta lies together in the
+/// processor's cache.
 #[inline(never)]
 fn poll_items<T, B>(
     session: &mut Session,

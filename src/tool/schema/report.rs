@@ -45,7 +45,7 @@ impl<'a> Path<'a> {
     }
 
     /// Returns the path, which is empty for the whole value.
-    fn pointer(&self) -> String {
+    fn json_pointer(&self) -> String {
         let mut steps = Vec::new();
         let mut path = Some(self);
         while let Some(Path { before, step, .. }) = path.filter(|_| steps.len() < MAX_PATH_STEPS) {
@@ -113,7 +113,7 @@ impl Report {
 
     /// Adds a line about the value at a path.
     fn line(&mut self, at: &Path<'_>, what: impl Display) {
-        let at = at.pointer();
+        let at = at.json_pointer();
         self.push(format!("- {}: {what}", if at.is_empty() { "/" } else { &at }));
     }
 
@@ -124,7 +124,7 @@ impl Report {
 
     /// Reports properties that the schema excludes, in one line.
     pub(super) fn unknown_properties(&mut self, at: &Path<'_>, names: &[&str]) {
-        let paths = names.iter().take(MAX_LINES).map(|name| at.property(name).pointer());
+        let paths = names.iter().take(MAX_LINES).map(|name| at.property(name).json_pointer());
         let mut paths = paths.collect::<Vec<_>>().join(", ");
         if names.len() > MAX_LINES {
             paths.push_str(", …");

@@ -5,7 +5,7 @@ use super::{files_where, read, rust_files, without_tests};
 /// The beginnings of the paths that the adapters take from the core: events, their contents, and
 /// inputs.
 const VALUES: &str = "AgentEvent Message ToolError limits:: error::ModelErrorKind event \
-    log::LogEntry log::SessionInfo log::SessionLog message model::OutputSchema \
+    log::LogEntry log::SessionInfo log::SessionLog media message model::OutputSchema \
     model::ThinkingLevel model::Update model::{OutputSchema,ThinkingLevel} \
     tool::";
 

@@ -23,8 +23,8 @@ pub(crate) fn may_be_wrapped(request: &ChatRequest) -> bool {
     request.output.as_ref().is_some_and(|output| !is_object(&output.schema))
 }
 
-/// Takes an answer out of its object. Other texts pass, such as those of servers that have read the
-/// schema itself.
+/// Takes an answer out of its object. Other texts pass, such as the answer of a server that has
+/// read the schema itself.
 #[derive(Debug, Default)]
 pub(crate) struct Unwrap {
     state: State,
