@@ -68,7 +68,7 @@ fn a_call_is_denied_or_edited_by_another_process() {
 
     let (session, call) = waits(&project);
     let bad = BIN.run(&project, &["approve", &session, &call, "--args", "{"]);
-    assert!(bad.code == 2 && bad.err.contains("not JSON"), "{bad:?}");
+    assert!(bad.code == 2 && bad.err.contains("not valid JSON"), "{bad:?}");
     let bad = BIN.run(&project, &["approve", &session, &call, "--args", "{\"path\": 7}"]);
     assert!(bad.code == 2 && bad.err.contains("/content"), "{bad:?}");
     let edited = BIN.run(

@@ -68,7 +68,7 @@ fn several_options_are_chosen() {
 #[test]
 fn what_does_not_fit_is_not_sent() {
     let mut state = asking(&Question::json::<Vec<u32>>("Which?"));
-    for (text, why) in [("[", "It is not JSON"), ("1, \"x\"]", "is not of type")] {
+    for (text, why) in [("[", "not valid JSON"), ("1, \"x\"]", "is not of type")] {
         types(&mut state, text);
         assert_eq!(key(&mut state, KeyCode::Enter), []);
         let problem = state.dialog.problem.clone().unwrap();
