@@ -4,8 +4,7 @@
 mod normalize;
 mod parameters;
 
-use std::borrow::Cow;
-
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 pub use normalize::normalize;
@@ -99,28 +98,10 @@ fn for_each_subschema(schema: &mut Value, mut change: impl FnMut(&mut Map<String
     }
 }
 
-/// Decodes `%` and two digits to a byte. What is not UTF-8 then is replaced.
-pub(crate) fn percent_decoded(text: &str) -> Cow<'_, str> {
-    if !text.contains('%') {
-        return text.into();
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let hex = after.get(..2).filter(|hex| hex.iter().all(u8::is_ascii_hexdigit));
-        let hex = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        match hex.filter(|_| *first == b'%') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned().into()
+/// Returns the target of a reference, if it is a JSON pointer into the same document.
+pub(crate) fn target<'s>(root: &'s Value, reference: &Value) -> Option<&'s Value> {
+    let pointer = reference.as_str()?.strip_prefix('#')?;
+    root.pointer(&percent_decode_str(pointer).decode_utf8_lossy())
 }
 
 #[cfg(test)]
@@ -141,8 +122,16 @@ mod tests {
     }
 
     #[test]
-    fn percents_are_decoded() {
-        assert_eq!(percent_decoded("a%20b%zz%"), "a b%zz%");
-        assert_eq!(percent_decoded("%C3%A9"), "é");
+    fn pointers_are_decoded() {
+        let root = json!({"$defs": {"a b%zz%": 1, "é/": 2}});
+        for (reference, wanted) in [
+            ("#/$defs/a%20b%zz%", Some(1)),
+            ("#/$defs/%C3%A9~1", Some(2)),
+            ("#/$defs/%FF", None),
+            ("/$defs/a%20b%zz%", None),
+        ] {
+            assert_eq!(target(&root, &json!(reference)), wanted.map(Value::from).as_ref());
+        }
+        assert_eq!(target(&root, &json!("#")), Some(&root));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{NOT_AT_ROOT, has_branches, normalize, percent_decoded};
+use super::{NOT_AT_ROOT, has_branches, normalize, target};
 use crate::json::weight;
 
 /// The maximum depth of branches in branches, and of references to references.
@@ -47,7 +47,7 @@ fn flat(schema: &Value, mut root: Map<String, Value>) -> Map<String, Value> {
     let mut reader = Reader { root: schema, left: MAX_VALUES };
     let Shape { mut properties, required } = reader.shape(schema, 0);
     for _ in 0..MAX_DEPTH {
-        let Some(target) = root.remove("$ref").and_then(|reference| reader.target(&reference))
+        let Some(target) = root.remove("$ref").and_then(|reference| target(schema, &reference))
         else {
             break;
         };
@@ -142,10 +142,6 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn target(&self, reference: &Value) -> Option<&'a Value> {
-        self.root.pointer(&percent_decoded(reference.as_str()?.strip_prefix('#')?))
-    }
-
     /// Returns what a schema says about properties, and nothing about what is too much to read.
     fn shape(&mut self, schema: &'a Value, depth: usize) -> Shape {
         let mut shape = Shape::default();
@@ -159,7 +155,8 @@ impl<'a> Reader<'a> {
         }
         let names = schema["required"].as_array().into_iter().flatten();
         shape.required = names.filter_map(Value::as_str).map(String::from).collect();
-        if let Some(target) = schema.get("$ref").and_then(|reference| self.target(reference)) {
+        if let Some(target) = schema.get("$ref").and_then(|reference| target(self.root, reference))
+        {
             shape = shape.and(self.shape(target, depth + 1));
         }
         for part in schema["allOf"].as_array().into_iter().flatten() {
@@ -168,7 +165,7 @@ impl<'a> Reader<'a> {
         for word in ["anyOf", "oneOf"] {
             let mut either: Option<Shape> = None;
             for branch in schema[word].as_array().into_iter().flatten() {
-                let target = branch.get("$ref").and_then(|reference| self.target(reference));
+                let target = branch.get("$ref").and_then(|reference| target(self.root, reference));
                 if !may_be_object(target.unwrap_or(branch)) {
                     continue;
                 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::json::{rounded_integer, text_weight, weight};
-use crate::json_schema::percent_decoded;
+use crate::json::{self, text_weight, weight};
+use crate::json_schema::target;
 
 /// Depth at which a schema that refers to itself is no longer followed.
 const MAX_DEPTH: usize = 64;
@@ -187,10 +187,7 @@ impl<'s> Coercion<'s, '_> {
 fn convert(wanted: Types, value: &Value) -> Option<Value> {
     match value {
         Value::String(text) if !wanted.is_empty() && !wanted.has(Types::STRING) => {
-            if rounded_integer(text).is_some() {
-                return None;
-            }
-            let read: Value = serde_json::from_str(text.trim()).ok()?;
+            let read = json::read(text.trim()).ok()?;
             let fits = match &read {
                 Value::Number(n) => {
                     wanted.has(Types::NUMBER) || wanted.has(Types::INTEGER) && is_integral(n)
@@ -228,12 +225,8 @@ fn list<'a>(rules: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'
 fn resolve<'a>(root: &'a Value, schema: &'a Value) -> (&'a Value, usize) {
     let mut schema = schema;
     for hops in 0..MAX_DEPTH {
-        let Some(to) = schema.get("$ref").and_then(Value::as_str) else {
-            return (schema, hops);
-        };
-        let Some(found) =
-            to.strip_prefix('#').and_then(|pointer| root.pointer(&percent_decoded(pointer)))
-        else {
+        let reference = schema.get("$ref");
+        let Some(found) = reference.and_then(|reference| target(root, reference)) else {
             return (schema, hops);
         };
         schema = found;

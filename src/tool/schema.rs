@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(read, json!({"p": {"n": 1}, "q": {"n": 2}}));
     }
 
-    /// C451: What is valid stays as it is, and of several branches one that accepts it counts.
+    /// C451: A valid value is not converted. Of several branches, the one that accepts it counts.
     #[test]
     fn a_value_is_converted_only_for_a_branch_that_then_accepts_it() {
         let of = |kind: &str, value: &str| {
@@ -328,6 +328,16 @@ mod tests {
         }
         let exact = read(schema, r#"{"n": "100000000000000000000"}"#).unwrap();
         assert_eq!(exact, json!({"n": 1e20}));
+    }
+
+    #[test]
+    fn a_text_with_too_many_values_is_not_converted() {
+        let schema = Schema::compile(&object(json!({"list": {"type": "array"}}), &[])).unwrap();
+        for (values, converts) in [(90_000, true), (110_000, false)] {
+            let mut value = json!({"list": format!("[{}0]", "0,".repeat(values))});
+            assert_eq!(schema.check(&mut value).is_ok(), converts);
+            assert_eq!(value["list"].is_array(), converts);
+        }
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use super::keywords::Keywords;
 use super::program::Id;
 use super::uri;
-use crate::json_schema::percent_decoded;
 
 /// Maximum length of the URI of a part, of a reference and of an anchor, in bytes.
 const MAX_URI: usize = 2_048;
@@ -159,7 +159,7 @@ impl<'s> Resources<'s> {
         check_length(word, text)?;
         let (base, fragment) = text.split_once('#').unwrap_or((text, ""));
         let uri = (!base.is_empty()).then(|| uri::resolve(&self.list[within].uri, base));
-        let fragment = percent_decoded(fragment);
+        let fragment = percent_decode_str(fragment).decode_utf8_lossy();
         Ok(Reference { text, uri, fragment, is_dynamic: word != "$ref" })
     }
 
