@@ -213,7 +213,7 @@ fn a_session_of_another_process_is_attached_to() {
     chat.out.until("Hi again.");
 }
 
-/// C452: Each prompt gets a response, also if its session is loaded, resumed or closed meanwhile.
+/// C452: Each prompt gets a response, even if its session is loaded, resumed or closed meanwhile.
 #[test]
 fn a_prompt_whose_session_is_closed_is_cancelled() {
     let (server, dir) = (Server::start(), project());

@@ -97,7 +97,7 @@ impl EditorSession {
                 reply = or_never(&mut self.command) => self.replied(reply).await,
             }
         };
-        // Each prompt gets a response, also one that arrives while the session closes.
+        // Each prompt gets a response, even if it arrives while the session closes.
         let client = self.client.clone();
         self.close().await;
         commands.close();

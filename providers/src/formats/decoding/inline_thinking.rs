@@ -112,8 +112,8 @@ fn has_only_the_end(text: &str) -> bool {
 
 /// Returns the length of the text without a start of `tag` at its end.
 fn certain(text: &str, tag: &str) -> usize {
-    let starts = (1..tag.len()).rev().filter(|length| text.ends_with(&tag[..*length]));
-    text.len() - starts.max().unwrap_or_default()
+    let longest = (1..tag.len()).rev().find(|length| text.ends_with(&tag[..*length]));
+    text.len() - longest.unwrap_or_default()
 }
 
 #[cfg(test)]

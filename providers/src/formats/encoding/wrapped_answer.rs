@@ -198,7 +198,7 @@ mod tests {
         whole
     }
 
-    /// C450: An answer that is no object is asked for in one, and streams without it.
+    /// C450: An answer that is not an object is requested in one, and streams without it.
     #[test]
     fn a_wrapped_answer_is_taken_out() {
         for (text, answer) in [

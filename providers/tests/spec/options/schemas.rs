@@ -32,7 +32,7 @@ fn odd() -> Vec<Value> {
     ]
 }
 
-/// C449: A tool whose schema a server would refuse is offered with one that it accepts.
+/// C449: A tool with branches at the root of its schema is offered as an object.
 #[test]
 fn tools_of_other_authors_are_offered_to_every_model() {
     for model in models() {
@@ -45,7 +45,7 @@ fn tools_of_other_authors_are_offered_to_every_model() {
     }
 }
 
-/// C450: An answer that is no object is asked for in one.
+/// C450: An answer that is not an object is requested in one.
 #[test]
 fn answers_that_are_no_objects_are_asked_of_every_model() {
     let more = [
