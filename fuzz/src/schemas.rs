@@ -71,7 +71,8 @@ fn question(schema: &Value) -> Option<Question> {
     }
 }
 
-/// A generator of schemas and values from bytes.
+/// A generator of schemas and values from bytes. It moves values, which `json!` would copy on each
+/// level.
 struct Maker<'b> {
     bytes: &'b [u8],
     at: usize,
@@ -120,19 +121,19 @@ impl Maker<'_> {
             let one = |maker: &mut Self| maker.schema(depth + 1, next, count);
             let (keyword, value) = match keyword % 24 {
                 0 => ("not", one(self)),
-                1 => ("allOf", json!([one(self), one(self)])),
-                2 => ("anyOf", json!([one(self), one(self)])),
-                3 => ("oneOf", json!([one(self), one(self)])),
+                1 => ("allOf", Value::from(vec![one(self), one(self)])),
+                2 => ("anyOf", Value::from(vec![one(self), one(self)])),
+                3 => ("oneOf", Value::from(vec![one(self), one(self)])),
                 4 => ("if", one(self)),
-                5 => ("properties", json!({ "a": one(self), "b": one(self) })),
+                5 => ("properties", Value::from_iter([("a", one(self)), ("b", one(self))])),
                 6 => ("additionalProperties", one(self)),
-                7 => ("patternProperties", json!({ pattern(self.byte()): one(self) })),
+                7 => ("patternProperties", Value::from_iter([(pattern(self.byte()), one(self))])),
                 8 => ("items", one(self)),
-                9 => ("prefixItems", json!([one(self), one(self)])),
+                9 => ("prefixItems", Value::from(vec![one(self), one(self)])),
                 10 => ("contains", one(self)),
                 11 => ("unevaluatedProperties", one(self)),
                 12 => ("unevaluatedItems", one(self)),
-                13 => ("dependentSchemas", json!({ "a": one(self) })),
+                13 => ("dependentSchemas", Value::from_iter([("a", one(self))])),
                 14 => ("propertyNames", one(self)),
                 15 => ("pattern", pattern(self.byte()).into()),
                 16 => (
@@ -142,7 +143,7 @@ impl Maker<'_> {
                     .into(),
                 ),
                 17 => ("uniqueItems", true.into()),
-                18 => ("enum", json!([self.value(3), self.value(3)])),
+                18 => ("enum", Value::from(vec![self.value(3), self.value(3)])),
                 19 => ("format", ["regex", "uri", "email"][usize::from(self.byte() % 3)].into()),
                 20 => ("$ref", "#".into()),
                 21 => ("$ref", format!("#/$defs/d{next}").into()),
@@ -169,10 +170,10 @@ impl Maker<'_> {
         match self.byte() % 10 {
             8 => json!(f64::from(self.byte())),
             9 => ["1", "true", "[1]", "{\"a\":\"1\"}"][usize::from(self.byte() % 4)].into(),
-            0..=2 => json!({ "a": self.value(depth + 1) }),
-            3 => json!({ "a": self.value(depth + 1), "b": self.value(depth + 1) }),
-            4 => json!([self.value(depth + 1), self.value(depth + 1)]),
-            5 => json!(vec![self.value(depth + 1); 1 << (self.byte() % 10)]),
+            0..=2 => Value::from_iter([("a", self.value(depth + 1))]),
+            3 => Value::from_iter([("a", self.value(depth + 1)), ("b", self.value(depth + 1))]),
+            4 => Value::from(vec![self.value(depth + 1), self.value(depth + 1)]),
+            5 => Value::from(vec![self.value(depth + 1); 1 << (self.byte() % 10)]),
             6 => ["a", "b!", "é", "x@y.z"][usize::from(self.byte() % 4)]
                 .repeat(1 << (self.byte() % 16))
                 .into(),
