@@ -1,5 +1,5 @@
-//! Limits of JSON from models, clients and servers, to be checked before parsing. The length alone
-//! does not bound the time and memory of parsing.
+//! JSON texts from models, clients and servers: limits to be checked before parsing, because the
+//! length alone does not bound the time and memory of parsing, and what parsing would lose.
 
 use serde_json::Value;
 
@@ -71,6 +71,50 @@ pub fn has_more_values(text: &[u8], max: usize) -> bool {
         }
     }
     values > max
+}
+
+/// Replaces each escaped lone surrogate, which is invalid in a string, by a replacement character.
+/// Some servers split text between surrogates. Returns `None` if there was none. The text need not
+/// be valid.
+///
+/// ```
+/// use loopwright_core::json::replace_lone_surrogates;
+///
+/// assert_eq!(replace_lone_surrogates(r#"["\ud83d"]"#).as_deref(), Some(r#"["\ufffd"]"#));
+/// assert_eq!(replace_lone_surrogates(r#"["\ud83d\ude00"]"#), None);
+/// ```
+pub fn replace_lone_surrogates(json: &str) -> Option<String> {
+    let mut out = String::new();
+    let (mut rest, mut changed) = (json, false);
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        out.push_str(before);
+        let length = match (surrogate(escape), escape.get(6..).and_then(surrogate)) {
+            (Some(true), Some(false)) => 12,
+            (Some(_), _) => {
+                out.push_str("\\ufffd");
+                changed = true;
+                rest = &escape[6..];
+                continue;
+            }
+            (None, _) => 1 + escape[1..].chars().next().map_or(0, char::len_utf8),
+        };
+        out.push_str(&escape[..length]);
+        rest = &escape[length..];
+    }
+    out.push_str(rest);
+    changed.then_some(out)
+}
+
+/// Returns `Some(true)` if `text` starts with an escaped high surrogate, and `Some(false)` if it
+/// starts with a low one.
+fn surrogate(text: &str) -> Option<bool> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    match u16::from_str_radix(digits, 16).ok()? {
+        0xd800..=0xdbff => Some(true),
+        0xdc00..=0xdfff => Some(false),
+        _ => None,
+    }
 }
 
 /// Returns the steps of reading a text.
@@ -164,6 +208,20 @@ mod tests {
         }
         let digits = "9".repeat(400);
         assert_eq!(rounded_integer(&digits), Some(&*digits));
+    }
+
+    #[test]
+    fn lone_surrogates_are_replaced_and_pairs_stay() {
+        assert_eq!(replace_lone_surrogates(r#"{"a":"\ud83d\ude00 \\ud83d \n"}"#), None);
+        assert_eq!(
+            replace_lone_surrogates(r#"["\ud83d","\ude00"]"#).unwrap(),
+            r#"["\ufffd","\ufffd"]"#
+        );
+        assert_eq!(
+            replace_lone_surrogates(r#""\ud83d\ud83d\ude00""#).unwrap(),
+            r#""\ufffd\ud83d\ude00""#
+        );
+        assert_eq!(replace_lone_surrogates(r#""\"#), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::mem::take;
 use std::sync::Arc;
 
+use loopwright_core::json::replace_lone_surrogates;
 use loopwright_core::message::{StopReason, Usage};
 use loopwright_core::model::{BlockKind, ModelEvent};
 use serde_json::value::RawValue;
@@ -14,7 +15,6 @@ use crate::formats::codec::{Decode, Progress};
 use crate::formats::decoding::event_template::EventTemplate;
 use crate::formats::decoding::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
 use crate::formats::encoding::answer_tool::is_answer;
-use crate::formats::encoding::json::replace_lone_surrogates;
 use crate::http::endpoint::Endpoint;
 use crate::http::failure::Failure;
 

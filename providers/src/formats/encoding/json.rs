@@ -1,6 +1,6 @@
 //! Incremental writing of JSON for the encoders.
 
-use loopwright_core::json::check_size;
+use loopwright_core::json::{check_size, replace_lone_surrogates};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -52,58 +52,12 @@ pub(crate) fn is_object(text: &str) -> bool {
         && serde_json::from_str::<Value>(text).is_ok()
 }
 
-/// Replaces each escaped lone surrogate, which is invalid in a string, by a replacement character.
-/// Some servers split text between surrogates. Returns `None` if there was none.
-pub(crate) fn replace_lone_surrogates(json: &str) -> Option<String> {
-    let mut out = String::new();
-    let (mut rest, mut changed) = (json, false);
-    while let Some(at) = rest.find('\\') {
-        let (before, escape) = rest.split_at(at);
-        out.push_str(before);
-        let length = match (surrogate(escape), escape.get(6..).and_then(surrogate)) {
-            (Some(true), Some(false)) => 12,
-            (Some(_), _) => {
-                out.push_str("\\ufffd");
-                changed = true;
-                rest = &escape[6..];
-                continue;
-            }
-            (None, _) => 1 + escape[1..].chars().next().map_or(0, char::len_utf8),
-        };
-        out.push_str(&escape[..length]);
-        rest = &escape[length..];
-    }
-    out.push_str(rest);
-    changed.then_some(out)
-}
-
-/// Returns `Some(true)` if `text` starts with an escaped high surrogate, and `Some(false)` if it
-/// starts with a low one.
-fn surrogate(text: &str) -> Option<bool> {
-    let digits = text.strip_prefix("\\u")?.get(..4)?;
-    match u16::from_str_radix(digits, 16).ok()? {
-        0xd800..=0xdbff => Some(true),
-        0xdc00..=0xdfff => Some(false),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn lone_surrogates_are_replaced_and_pairs_stay() {
-        assert_eq!(replace_lone_surrogates(r#"{"a":"\ud83d\ude00 \\ud83d \n"}"#), None);
-        assert_eq!(
-            replace_lone_surrogates(r#"["\ud83d","\ude00"]"#).unwrap(),
-            r#"["\ufffd","\ufffd"]"#
-        );
-        assert_eq!(
-            replace_lone_surrogates(r#""\ud83d\ud83d\ude00""#).unwrap(),
-            r#""\ufffd\ud83d\ude00""#
-        );
-        assert_eq!(replace_lone_surrogates(r#""\"#), None);
+    fn a_lone_surrogate_in_arguments_is_replaced() {
         let raw =
             serde_json::value::RawValue::from_string(r#""{\"a\":\"\ud83d\"}""#.into()).unwrap();
         assert_eq!(json_text(Some(&raw)), "{\"a\":\"\u{fffd}\"}");

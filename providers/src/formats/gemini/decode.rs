@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use loopwright_core::json::replace_lone_surrogates;
 use loopwright_core::message::{StopReason, Usage};
 use loopwright_core::model::{BlockKind, ModelError, ModelErrorKind, ModelEvent};
 use serde_json::value::RawValue;
@@ -12,7 +13,6 @@ use super::wire::{Chunk, Feedback, FunctionCall, Media, Part, RawUsage};
 use crate::formats::codec::{Decode, Progress};
 use crate::formats::decoding::event_writer::{EventWriter, Events, Payload};
 use crate::formats::encoding::answer_tool::is_answer;
-use crate::formats::encoding::json::replace_lone_surrogates;
 use crate::http::endpoint::Endpoint;
 use crate::http::failure::Failure;
 

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::mem::take;
 use std::sync::Arc;
 
+use loopwright_core::json::replace_lone_surrogates;
 use loopwright_core::message::{StopReason, Usage};
 use loopwright_core::model::{BlockKind, ModelEvent};
 
@@ -14,7 +15,7 @@ use crate::formats::decoding::event_template::EventTemplate;
 use crate::formats::decoding::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
 use crate::formats::decoding::inline_thinking::InlineThinking;
 use crate::formats::decoding::lenient::Text;
-use crate::formats::encoding::json::{is_object, replace_lone_surrogates};
+use crate::formats::encoding::json::is_object;
 use crate::http::endpoint::Endpoint;
 use crate::http::failure::Failure;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use loopwright_core::json::replace_lone_surrogates;
 use loopwright_core::message::{StopReason, Usage};
 use loopwright_core::model::{BlockKind, ModelEvent};
 use serde_json::value::RawValue;
@@ -10,7 +11,7 @@ use super::wire::PHASE;
 use super::wire::{Event, Item, Response, read_or_default};
 use crate::formats::codec::{Decode, Progress};
 use crate::formats::decoding::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
-use crate::formats::encoding::json::{json_text, replace_lone_surrogates};
+use crate::formats::encoding::json::json_text;
 use crate::http::endpoint::Endpoint;
 use crate::http::failure::Failure;
 
