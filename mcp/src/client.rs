@@ -11,8 +11,10 @@ pub(crate) mod definitions;
 pub(crate) mod elicitation;
 mod exchange;
 mod extras;
+mod frames;
 mod handler;
 mod http_client;
+mod http_frames;
 pub(crate) mod launch;
 #[cfg(feature = "oauth")]
 pub(crate) mod oauth;
@@ -20,6 +22,7 @@ pub(crate) mod oauth;
 #[path = "client/without_oauth.rs"]
 mod oauth;
 pub(crate) mod processes;
+mod repair;
 pub(crate) mod sampling;
 pub(crate) mod search;
 mod server;
@@ -38,11 +41,12 @@ use rmcp::model::{Root, Tool as ListedTool};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::config::ServerConfig;
-use self::connection::Connection;
+use self::connection::{Connection, Listed};
 use self::definitions::Definitions;
 use self::launch::{Launch, Unconfined};
 use self::oauth::Authorization;
 use self::processes::ProcessLimit;
+use self::repair::{bound, named};
 use self::server::{Options, Server};
 use self::tool::RemoteTool;
 
@@ -83,16 +87,22 @@ pub struct McpServer(Arc<Inner>);
 
 struct Inner {
     server: Arc<Server>,
-    /// The tools of the last list.
-    listed: Mutex<Vec<Arc<RemoteTool>>>,
+    /// The last list.
+    listed: Mutex<Known>,
     /// The list that is being read.
     listing: Mutex<Option<Listing>>,
     start_wait: Duration,
 }
 
+#[derive(Default)]
+struct Known {
+    tools: Vec<Arc<RemoteTool>>,
+    left_out: Vec<String>,
+}
+
 /// A list of tools that is read in the background, even while nobody awaits it. The error is a
 /// sentence without a full stop.
-type Listing = Shared<BoxFuture<'static, Arc<Result<(Arc<Connection>, Vec<ListedTool>), String>>>>;
+type Listing = Shared<BoxFuture<'static, Arc<Result<(Arc<Connection>, Listed), String>>>>;
 
 /// A builder of an [`McpServer`].
 #[must_use = "call build()"]
@@ -115,6 +125,8 @@ pub struct ServerStatus {
     pub failure: Option<String>,
     /// The names of the tools in the last list, without the prefix.
     pub tools: Vec<String>,
+    /// The tools of the last list that cannot be used: the name of each, and the reason.
+    pub left_out: Vec<String>,
 }
 
 impl ServerBuilder {
@@ -219,17 +231,21 @@ impl McpServer {
     /// Returns the state of the server, without starting it or waiting for it.
     pub async fn status(&self) -> ServerStatus {
         let server = &self.0.server;
+        // A list that has ended since it was last asked for counts.
+        let is_starting = self.pending().is_some();
+        let known = self.listed();
         ServerStatus {
             target: server.options.config.describe(),
             is_connected: server.is_connected(),
-            is_starting: self.pending().is_some(),
+            is_starting,
             failure: server.last_failure(),
-            tools: self.listed().iter().map(|tool| tool.spec().name.to_string()).collect(),
+            tools: known.tools.iter().map(|tool| tool.spec().name.to_string()).collect(),
+            left_out: known.left_out.clone(),
         }
     }
 
-    /// Returns the tools of the last list. Their names have no prefix.
-    fn listed(&self) -> MutexGuard<'_, Vec<Arc<RemoteTool>>> {
+    /// Returns the last list. The names of its tools have no prefix.
+    fn listed(&self) -> MutexGuard<'_, Known> {
         self.0.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -257,10 +273,13 @@ impl McpServer {
 
     /// Replaces the known tools with the listed ones. Tools that an agent would refuse are left
     /// out.
-    fn describe(&self, listed: &[ListedTool]) {
-        let known = self.listed().clone();
-        let tools = listed.iter().filter_map(|tool| {
-            let new = self.remote_tool(tool)?;
+    fn describe(&self, listed: &Listed) {
+        let known = self.listed().tools.clone();
+        let mut left_out = listed.left_out.clone();
+        let tools = listed.tools.iter().filter_map(|tool| {
+            let new = self.remote_tool(tool);
+            let new =
+                new.map_err(|why| left_out.push(named(&format!("`{}`", tool.name), &why))).ok()?;
             // The agent has compiled the schema of a known tool.
             let same = |old: &&Arc<RemoteTool>| {
                 old.name == new.name
@@ -270,21 +289,20 @@ impl McpServer {
             Some(known.iter().find(same).cloned().unwrap_or(new))
         });
         let tools = tools.collect();
-        *self.listed() = tools;
+        bound(&mut left_out);
+        let mut last = self.listed();
+        if left_out != last.left_out {
+            let (server, left_out) = (self.name(), left_out.join("; "));
+            tracing::warn!(server, left_out, "tools of an MCP server are left out");
+        }
+        *last = Known { tools, left_out };
     }
 
-    /// Returns the tool, or `None` if an agent would refuse it, which would end the run.
-    fn remote_tool(&self, tool: &ListedTool) -> Option<Arc<RemoteTool>> {
-        let described = RemoteTool::new(&self.0.server, tool).map(Arc::new);
-        let checked = described.and_then(|tool| {
-            let added = Toolbox::new().with_all([tool.clone() as Arc<dyn Tool>]);
-            added.map(|_| tool).map_err(|why| why.to_string())
-        });
-        let warn = |why: &String| {
-            let (server, tool) = (self.name(), &*tool.name);
-            tracing::warn!(server, tool, why, "a tool of an MCP server is left out");
-        };
-        checked.inspect_err(warn).ok()
+    /// Returns the tool. Fails if an agent would refuse it, which would end the run.
+    fn remote_tool(&self, tool: &ListedTool) -> Result<Arc<RemoteTool>, String> {
+        let tool = Arc::new(RemoteTool::new(&self.0.server, tool)?);
+        let added = Toolbox::new().with_all([tool.clone() as Arc<dyn Tool>]);
+        added.map(|_| tool).map_err(|why| why.to_string())
     }
 }
 
@@ -304,7 +322,7 @@ impl ToolSource for McpServer {
         if let Some(Ok((_, tools))) = listed.as_deref() {
             self.describe(tools);
         }
-        let own = self.listed().clone();
+        let own = self.listed().tools.clone();
         let mut tools: Vec<Arc<dyn Tool>> =
             own.iter().map(|tool| tool.clone() as Arc<dyn Tool>).collect();
         match listed.as_deref() {

@@ -12,6 +12,7 @@
 
 mod call;
 mod elicitation;
+mod frames;
 mod handler;
 mod host;
 mod in_progress;

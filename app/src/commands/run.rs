@@ -85,7 +85,11 @@ pub(crate) async fn run(
     if !handle.is_attached() {
         send(&sending, &handle, verbosity).await.map_err(|why| sending.refused(&why))?;
     }
-    Ok(run_unattended(handle, events, interrupt, display, &session).await)
+    let code = run_unattended(handle, events, interrupt, display, &session).await;
+    if verbosity.notes() {
+        config.program.mcp.problems().await.iter().for_each(|problem| output::notice(problem));
+    }
+    Ok(code)
 }
 
 /// Sends the prompt to the session that was opened here, or continues the session.
@@ -119,8 +123,9 @@ fn output_schema(path: &Path) -> Result<OutputSchema, StartError> {
         |why: &dyn Display| StartError(format!("The output schema {}: {why}.", path.display()));
     let text =
         fs::read_to_string(path).map_err(|why| error(&format!("it cannot be read: {why}")))?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let schema =
-        serde_json::from_str(&text).map_err(|why| error(&format!("it is not JSON: {why}")))?;
+        serde_json::from_str(text).map_err(|why| error(&format!("it is not JSON: {why}")))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let name: String = name
         .chars()

@@ -88,6 +88,25 @@ impl Running {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = servers;
     }
 
+    /// Returns a sentence for each server that cannot be used, and for each that has tools that
+    /// cannot.
+    pub(crate) async fn problems(&self) -> Vec<String> {
+        let servers = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut problems = Vec::new();
+        for server in &servers {
+            let (name, status) = (server.name(), server.status().await);
+            problems.extend(
+                status.failure.map(|why| format!("The MCP server `{name}` cannot be used: {why}.")),
+            );
+            if !status.left_out.is_empty() {
+                let left_out = status.left_out.join("; ");
+                problems
+                    .push(format!("Tools of the MCP server `{name}` are left out: {left_out}."));
+            }
+        }
+        problems
+    }
+
     /// Returns the command `/mcp`.
     pub(crate) fn slash_command(&self) -> SlashCommand {
         let running = self.clone();
@@ -126,6 +145,9 @@ async fn list(servers: &[McpServer]) -> String {
         text += &format!("{} ({}): {state}\n", server.name(), status.target);
         for tool in &status.tools {
             text += &format!("  {}{tool}\n", server.prefix());
+        }
+        for tool in &status.left_out {
+            text += &format!("  left out: {tool}\n");
         }
     }
     text.trim_end().to_owned()

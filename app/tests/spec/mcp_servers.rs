@@ -22,7 +22,7 @@ while read -r line; do
         info='"serverInfo":{"name":"s","version":"1"},"capabilities":{"tools":{}}'
         result='{"protocolVersion":"2025-11-25",'$info'}' ;;
     *'"method":"tools/list"'*)
-        result='{"tools":[{"name":"greet","inputSchema":{"type":"object"}}]}' ;;
+        result='{"tools":[{"name":"bad"},{"name":"greet","inputSchema":{"type":"object"}}]}' ;;
     *'"method":"tools/call"'*)
         seen=nothing
         if cat "$OUTSIDE" >/dev/null 2>&1; then seen=everything; fi
@@ -85,6 +85,19 @@ fn a_call_waits_for_approval() {
     assert!(exit.code == 3 && exit.err.contains("mine__greet"), "{exit:?}");
     let exit = run(&project, &home, &["--mcp", "other"]);
     assert!(exit.code == 2 && exit.err.contains("--mcp other=COMMAND"), "{exit:?}");
+}
+
+/// C459: `run` names the tools that cannot be read, and says why a server cannot be used.
+#[test]
+fn run_tells_what_cannot_be_used() {
+    let (project, home) = (project(), tempfile::tempdir().unwrap());
+    fs::write(project.path().join("server.sh"), SERVER).unwrap();
+    let exit = run(&project, &home, &["--mcp", "mine=sh server.sh", "--approve", "mine__greet"]);
+    let left_out =
+        "Tools of the MCP server `mine` are left out: `bad`: missing field `inputSchema`.";
+    assert!(exit.code == 0 && exit.err.contains(left_out), "{exit:?}");
+    let exit = run(&project, &home, &["--mcp", "mine=sh absent.sh"]);
+    assert!(exit.err.contains("The MCP server `mine` cannot be used: "), "{exit:?}");
 }
 
 /// The agents of a server have the user's servers, and none that a directory proposes.

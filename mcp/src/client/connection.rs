@@ -8,15 +8,17 @@ use futures_util::future::BoxFuture;
 use rmcp::model::{
     PaginatedRequestParams, ServerNotification, ServerPeerInfo, SubscriptionFilter, Tool,
 };
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ClientServiceExt as _, Peer, RoleClient};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::config::{ServerConfig, Transport};
+use super::frames::Frames;
 use super::handler::{Handler, Routes};
-use super::http_client::{HttpClient, MAX_MESSAGE_BYTES, OpenError, Service, lifecycle};
+use super::http_client::{HttpClient, OpenError, Service, lifecycle};
 use super::launch::Launch;
 use super::oauth::{self, Tokens};
+use super::repair;
+use crate::lines::Lines;
 
 /// The timeout of a server's start, including the handshake.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -30,10 +32,19 @@ const MAX_PAGES: usize = 100;
 /// command.
 pub(super) struct Connection {
     service: Service,
+    frames: Frames,
     pub(super) routes: Arc<Routes>,
     /// The guard of the command, which is killed when the guard is dropped.
     _guard: Option<Box<dyn Any + Send + Sync>>,
     _listener: Option<AbortOnDropHandle<()>>,
+}
+
+/// A list of tools.
+#[derive(Default)]
+pub(super) struct Listed {
+    pub(super) tools: Vec<Tool>,
+    /// The tools that cannot be read or used: the name and the reason of each.
+    pub(super) left_out: Vec<String>,
 }
 
 impl Connection {
@@ -59,7 +70,9 @@ impl Connection {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.service.is_closed() || self.service.peer().is_transport_closed()
+        self.service.is_closed()
+            || self.service.peer().is_transport_closed()
+            || self.frames.is_refused()
     }
 
     pub(super) fn info(&self) -> Option<Arc<ServerPeerInfo>> {
@@ -67,7 +80,7 @@ impl Connection {
     }
 
     /// Lists the tools: at most 1,000, each name once.
-    pub(super) async fn list(&self) -> Result<Vec<Tool>, String> {
+    pub(super) async fn list(&self) -> Result<Listed, String> {
         let listed = tokio::time::timeout(LIST_TIMEOUT, self.list_pages()).await;
         listed.unwrap_or_else(|_| {
             let seconds = LIST_TIMEOUT.as_secs();
@@ -75,16 +88,17 @@ impl Connection {
         })
     }
 
-    async fn list_pages(&self) -> Result<Vec<Tool>, String> {
+    async fn list_pages(&self) -> Result<Listed, String> {
         if self.info().is_none_or(|info| info.capabilities.tools.is_none()) {
-            return Ok(Vec::new());
+            return Ok(Listed::default());
         }
-        let mut tools: Vec<Tool> = Vec::new();
+        let Listed { mut tools, mut left_out } = Listed::default();
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
             let params = PaginatedRequestParams::default().with_cursor(cursor);
             let page = self.peer().list_tools(Some(params)).await;
             let page = page.map_err(|why| format!("its tools cannot be listed: {why}"))?;
+            left_out.extend(repair::left_out(page.meta));
             for tool in page.tools {
                 if tools.len() < MAX_TOOLS && !tools.iter().any(|known| known.name == tool.name) {
                     tools.push(tool);
@@ -95,7 +109,8 @@ impl Connection {
                 break;
             }
         }
-        Ok(tools)
+        repair::bound(&mut left_out);
+        Ok(Listed { tools, left_out })
     }
 }
 
@@ -107,22 +122,23 @@ async fn start(
 ) -> Result<Connection, OpenError> {
     let routes = handler.routes.clone();
     routes.set_changed(); // nothing was listed on this connection
+    let frames = Frames::default();
     let (service, guard) = match &config.transport {
         Transport::Stdio(command) => {
             let launched = launch.launch(command).await;
             let pipes = launched
                 .map_err(|why| format!("`{}` cannot be started: {why}", command.program))?;
-            let transport = AsyncRwTransport::new_client(pipes.stdout, pipes.stdin)
-                .with_max_line_length(MAX_MESSAGE_BYTES);
+            let transport = Lines::new(pipes.stdout, pipes.stdin, frames.clone());
             let service = handler.serve_with_lifecycle(transport, lifecycle()).await;
             (service.map_err(|why| format!("it does not speak MCP: {why}"))?, Some(pipes.guard))
         }
         Transport::Http(endpoint) => {
-            (oauth::connect(endpoint, tokens, HttpClient::new(endpoint)?, handler).await?, None)
+            let client = HttpClient::new(endpoint, frames.clone())?;
+            (oauth::connect(endpoint, tokens, client, handler).await?, None)
         }
     };
     let listener = listen(service.peer().clone(), routes.clone());
-    Ok(Connection { service, routes, _guard: guard, _listener: listener })
+    Ok(Connection { service, frames, routes, _guard: guard, _listener: listener })
 }
 
 /// Subscribes to changes of the tools. Servers of earlier versions announce them unasked.

@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 
 use super::decode::output_of;
 use super::elicitation::{self, AnswerShape};
+use super::frames::UNREADABLE;
 use super::handler::{Inbox, Routes, ServerRequest};
 use super::sampling;
 
@@ -276,26 +277,47 @@ fn result(
         Ok(other) => {
             // The SDK reads a result without `content` as the result of another request.
             let value = serde_json::to_value(&other).unwrap_or_default();
-            match value.as_object().is_some_and(serde_json::Map::is_empty) {
+            match value.as_object().is_some_and(serde_json::Map::is_empty) || value.is_null() {
                 true => Ok(ToolOutput::text("The result is empty.")),
-                false => Err(failure(server, ServiceError::UnexpectedResponse)),
+                false => Err(unreadable(server, "its answer is not the result of a call")),
             }
         }
         Err(why) => Err(failure(server, why)),
     }
 }
 
+/// Returns whether the SDK has made this error, because a stream ended before its answer.
+fn ended(error: &ErrorData) -> bool {
+    let marker = "io.modelcontextprotocol/transportClosed";
+    error.data.as_ref().is_some_and(|data| data.get(marker).is_some())
+}
+
+fn connection_ended(server: &str) -> String {
+    format!(
+        "The connection to the MCP server `{server}` ended during the call, which may have had \
+         effects. Check before you call it again; the server is started again then."
+    )
+}
+
+fn unreadable(server: &str, why: &str) -> ToolError {
+    ToolError::Failed(format!(
+        "The MCP server `{server}` has answered, but {why}. The call may have had effects. Check \
+         before you call it again."
+    ))
+}
+
 /// Returns the error of a failed call, for the model.
 pub(super) fn failure(server: &str, why: ServiceError) -> ToolError {
     ToolError::Failed(match why {
+        ServiceError::McpError(error) if error.data.as_ref().is_some_and(|it| it == UNREADABLE) => {
+            return unreadable(server, &error.message);
+        }
+        ServiceError::McpError(error) if ended(&error) => connection_ended(server),
         ServiceError::McpError(error) => {
             let code = error.code.0;
             format!("The MCP server `{server}` refused the call: {} ({code}).", error.message)
         }
-        ServiceError::TransportClosed | ServiceError::TransportSend(_) => format!(
-            "The connection to the MCP server `{server}` ended during the call, which may have had \
-             effects. Check before you call it again; the server is started again then."
-        ),
+        ServiceError::TransportClosed | ServiceError::TransportSend(_) => connection_ended(server),
         other => format!("The MCP server `{server}` failed: {other}."),
     })
 }

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::connection::Connection;
 use super::decode::{contents, resource_content};
 use super::exchange::failure;
+use super::repair::left_out;
 use super::server::Server;
 
 /// The maximum length of a description in a list of resources or prompts.
@@ -146,7 +147,7 @@ async fn request(
                     MAX_LINE_BYTES,
                 )
             });
-            Ok(list(lines, listed.next_cursor))
+            Ok(list(lines, listed.next_cursor, &left_out(listed.meta)))
         }
         Method::ListPrompts => {
             let listed = peer.list_prompts(page).await?;
@@ -159,7 +160,7 @@ async fn request(
                     MAX_LINE_BYTES,
                 )
             });
-            Ok(list(lines, listed.next_cursor))
+            Ok(list(lines, listed.next_cursor, &left_out(listed.meta)))
         }
         Method::ReadResource => {
             let read = peer.read_resource(ReadResourceRequestParams::new(text("uri"))).await?;
@@ -184,10 +185,17 @@ fn prompt(prompt: GetPromptResult) -> Vec<Content> {
     messages.collect()
 }
 
-fn list(lines: impl Iterator<Item = String>, next: Option<String>) -> ToolOutput {
+fn list(
+    lines: impl Iterator<Item = String>,
+    next: Option<String>,
+    left_out: &[String],
+) -> ToolOutput {
     let mut lines: Vec<String> = lines.collect();
     if lines.is_empty() {
         lines.push("There are none.".into());
+    }
+    if !left_out.is_empty() {
+        lines.push(format!("Left out, as they cannot be read: {}.", left_out.join("; ")));
     }
     if let Some(cursor) = next {
         lines.push(format!("There are more: continue with the cursor {cursor:?}."));

@@ -15,10 +15,10 @@ use rmcp::{ClientLifecycleMode, ClientServiceExt as _, RoleClient};
 
 use super::config::{Endpoint, expand};
 use super::crypto::install_crypto_provider;
+use super::frames::Frames;
 use super::handler::Handler;
-
-/// The maximum size of a message of a server.
-pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
+use super::http_frames::FramedHttp;
+use crate::lines::MAX_MESSAGE_BYTES;
 
 /// A session with a server.
 pub(super) type Service = RunningService<RoleClient, Handler>;
@@ -55,11 +55,12 @@ pub(super) fn lifecycle() -> ClientLifecycleMode {
 /// A client of an HTTP server, with the configured headers.
 pub(super) struct HttpClient<C = reqwest::Client> {
     pub(super) client: C,
+    frames: Frames,
     config: StreamableHttpClientTransportConfig,
 }
 
 impl HttpClient {
-    pub(super) fn new(endpoint: &Endpoint) -> Result<Self, String> {
+    pub(super) fn new(endpoint: &Endpoint, frames: Frames) -> Result<Self, String> {
         let mut headers: HashMap<HeaderName, HeaderValue> = HashMap::new();
         for (name, value) in &endpoint.headers {
             let value = expand(value, |name| std::env::var(name).ok())
@@ -81,17 +82,17 @@ impl HttpClient {
             .custom_headers(headers)
             .max_sse_event_size(MAX_MESSAGE_BYTES)
             .max_json_response_size(MAX_MESSAGE_BYTES);
-        Ok(HttpClient { client, config })
+        Ok(HttpClient { client, frames, config })
     }
 
     /// Replaces the client, and keeps the headers.
     #[cfg(feature = "oauth")]
     pub(super) fn with<C>(self, client: C) -> HttpClient<C> {
-        HttpClient { client, config: self.config }
+        HttpClient { client, frames: self.frames, config: self.config }
     }
 }
 
-impl<C: StreamableHttpClient> HttpClient<C> {
+impl<C: StreamableHttpClient + Sync> HttpClient<C> {
     /// Starts a session. `how` tells how the server is authorized, if it requires that.
     pub(super) async fn serve(
         self,
@@ -99,7 +100,8 @@ impl<C: StreamableHttpClient> HttpClient<C> {
         handler: Handler,
         how: &str,
     ) -> Result<Service, OpenError> {
-        let transport = StreamableHttpClientTransport::with_client(self.client, self.config);
+        let client = FramedHttp { client: self.client, frames: self.frames };
+        let transport = StreamableHttpClientTransport::with_client(client, self.config);
         let service = handler.serve_with_lifecycle(transport, lifecycle()).await;
         service.map_err(|why| match why.is_authorization_required() {
             true => OpenError::unauthorized(url, &how),

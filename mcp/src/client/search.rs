@@ -94,7 +94,7 @@ impl Deferred {
     }
 
     fn is_active(&self) -> bool {
-        let count = self.servers.iter().map(|server| server.listed().len());
+        let count = self.servers.iter().map(|server| server.listed().tools.len());
         count.sum::<usize>() > self.max_tools
     }
 
@@ -112,7 +112,7 @@ impl Deferred {
         let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
         let mut hits: Vec<(usize, String, String)> = Vec::new();
         for server in &self.servers {
-            for tool in server.listed().iter() {
+            for tool in server.listed().tools.iter() {
                 let spec = tool.spec();
                 let name = format!("{}{}", server.prefix(), spec.name);
                 let score = score(&words, &name, &spec.description);

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use loopwright_core::message::CallId;
 use loopwright_core::{ChatModel, ToolContext, ToolError, ToolOutput};
-use rmcp::model::{CallToolRequestParams, Root, Tool};
+use rmcp::model::{CallToolRequestParams, Root};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::config::{ServerConfig, Transport};
-use super::connection::Connection;
+use super::connection::{Connection, Listed};
 use super::decode::definition_of;
 use super::definitions::Definitions;
 use super::exchange::{Exchange, Host, Step, failure};
@@ -169,7 +169,7 @@ impl Server {
     }
 
     /// Lists the tools.
-    pub(super) async fn list_tools(&self) -> Result<(Arc<Connection>, Vec<Tool>), String> {
+    pub(super) async fn list_tools(&self) -> Result<(Arc<Connection>, Listed), String> {
         let connection = self.connection().await?;
         connection.routes.take_change();
         let listed = connection.list().await.inspect_err(|why| {
@@ -177,7 +177,7 @@ impl Server {
             *lock(&self.failure) = Some(why.clone());
         })?;
         self.state.lock().await.delay = Duration::ZERO; // it works
-        let current = listed.iter().map(|tool| (tool.name.to_string(), definition_of(tool)));
+        let current = listed.tools.iter().map(|tool| (tool.name.to_string(), definition_of(tool)));
         *lock(&self.current) = current.collect();
         *lock(&self.failure) = None;
         Ok((connection, listed))

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use loopwright_core::json_schema::parameters;
 use loopwright_core::tool::{Effect, ToolSpec};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, JsonObject,
-    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
-    ToolAnnotations,
+    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorData,
+    Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
+    ServerConfig, Tool, ToolAnnotations,
 };
 use rmcp::service::{RequestContext, RoleServer, ServerInitializeError};
 use rmcp::{ServerHandler, ServiceExt};
@@ -17,9 +17,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 
 use super::call::AgentCall;
+use super::frames::{Frames, refusal};
 use super::host::{ServedTool, SessionHost};
 use super::in_progress::CallsInProgress;
 use super::{reply, run};
+use crate::lines::Lines;
 
 /// The maximum number of calls in progress. Further calls wait.
 const MAX_CALLS: u32 = 32;
@@ -81,7 +83,8 @@ impl AgentServer {
         output: impl AsyncWrite + Send + Unpin + 'static,
     ) -> io::Result<()> {
         let calls = self.calls.clone();
-        let service = match ServiceExt::<RoleServer>::serve(self, (input, output)).await {
+        let lines = Lines::new(input, output, Frames);
+        let service = match ServiceExt::<RoleServer>::serve(self, lines).await {
             Ok(service) => service,
             // The client has left before sending anything.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
@@ -125,6 +128,15 @@ impl ServerHandler for AgentServer {
         };
         let _permit = self.calls.acquire().await; // never closed
         run::carry_out(&*self.host, tool, request, context, &self.in_progress).await
+    }
+
+    /// Answers the requests that the SDK cannot read.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(refusal(&request.method, &request.params.unwrap_or_default()))
     }
 }
 

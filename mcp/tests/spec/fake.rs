@@ -32,10 +32,10 @@ struct State {
 
 /// A sender of messages to the client. [`Peer::die`] ends the connection.
 #[derive(Clone)]
-pub(crate) struct Peer(mpsc::UnboundedSender<Option<String>>);
+pub(crate) struct Peer(mpsc::UnboundedSender<Option<Vec<u8>>>);
 
 impl Peer {
-    pub(crate) fn line(&self, line: impl Into<String>) {
+    pub(crate) fn line(&self, line: impl Into<Vec<u8>>) {
         let _ = self.0.send(Some(line.into()));
     }
 
@@ -173,8 +173,9 @@ impl Launch for Fake {
             }
         });
         let writer = tokio::spawn(async move {
-            while let Some(Some(line)) = lines.recv().await {
-                if to_client.write_all(format!("{line}\n").as_bytes()).await.is_err() {
+            while let Some(Some(mut line)) = lines.recv().await {
+                line.push(b'\n');
+                if to_client.write_all(&line).await.is_err() {
                     return;
                 }
             }

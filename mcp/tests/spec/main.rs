@@ -7,10 +7,13 @@ mod approvals;
 #[cfg(feature = "oauth")]
 mod authorization;
 mod fake;
+mod frames;
 mod hostile;
+mod http;
 mod questions;
 mod search;
 mod served_calls;
+mod served_frames;
 
 use loopwright_core::agent::AgentBuilder;
 use loopwright_core::event::AgentEvent;

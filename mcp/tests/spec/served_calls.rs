@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStrea
 use tokio::sync::{Notify, mpsc};
 
 /// A host that reports the sessions it opens.
-struct Host {
+pub(crate) struct Host {
     agent: GenericAgent,
     store: InMemoryStore,
     opened: mpsc::UnboundedSender<AgentHandle>,
@@ -45,7 +45,7 @@ impl Memory for Closing {
 }
 
 impl Host {
-    fn new(agent: GenericAgent) -> (Self, mpsc::UnboundedReceiver<AgentHandle>) {
+    pub(crate) fn new(agent: GenericAgent) -> (Self, mpsc::UnboundedReceiver<AgentHandle>) {
         let (opened, opens) = mpsc::unbounded_channel();
         let (store, close, preview) = Default::default();
         (Host { agent, store, opened, close, preview }, opens)
@@ -82,13 +82,13 @@ impl SessionHost for Host {
 }
 
 /// A client that is connected to a server of a host.
-struct Client {
+pub(crate) struct Client {
     to_server: DuplexStream,
     lines: Lines<BufReader<DuplexStream>>,
 }
 
 impl Client {
-    async fn connect(host: Host) -> Self {
+    pub(crate) async fn connect(host: Host) -> Self {
         let ((input, to_server), (from_server, output)) =
             (tokio::io::duplex(10_000), tokio::io::duplex(10_000));
         tokio::spawn(AgentServer::new("test", "1", Arc::new(host)).serve(input, output));
@@ -105,7 +105,17 @@ impl Client {
 
     async fn send(&mut self, mut message: Value) {
         message["jsonrpc"] = "2.0".into();
-        self.to_server.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        self.line(message.to_string()).await;
+    }
+
+    pub(crate) async fn line(&mut self, line: impl Into<Vec<u8>>) {
+        let mut line = line.into();
+        line.push(b'\n');
+        self.to_server.write_all(&line).await.unwrap();
+    }
+
+    pub(crate) async fn next(&mut self) -> Value {
+        serde_json::from_str(&self.lines.next_line().await.unwrap().unwrap()).unwrap()
     }
 
     async fn call(&mut self, id: u32, session: &str) {
@@ -122,8 +132,7 @@ impl Client {
     /// Waits for the response to a request. Requests of the server are not answered.
     async fn response(&mut self, id: u32) -> Value {
         loop {
-            let line = self.lines.next_line().await.unwrap().unwrap();
-            let message: Value = serde_json::from_str(&line).unwrap();
+            let message = self.next().await;
             if message["id"] == id && message["method"].is_null() {
                 return message;
             }
