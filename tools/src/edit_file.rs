@@ -18,7 +18,7 @@ use crate::file_diff;
 use crate::protection;
 use crate::schema::strict;
 use crate::text::{FileChange, MAX_FILE_BYTES, Text, UnifiedDiff};
-use crate::workspace::{Stamp, Workspace};
+use crate::workspace::{Stamp, Workspace, Written};
 
 const NAME: &str = "edit_file";
 const DESCRIPTION: &str = "Replaces text in a file of the workspace. `old_string` must occur \
@@ -75,8 +75,9 @@ enum Plan {
 fn edit(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
     match plan(workspace, args)? {
         Plan::Change { file, stamp, text, lines } => {
-            workspace.write(&args.path, &file.bytes_with(&text), Some(stamp))?;
-            Ok(report(args, &file.text, &text, &lines))
+            let bytes = file.bytes_with(&text);
+            let written = workspace.write(&args.path, &bytes, Some(stamp))?;
+            Ok(report(args, &written, &file.text, &text, &lines))
         }
         Plan::AlreadyApplied { line, .. } => {
             let path = printable(&args.path);
@@ -169,7 +170,7 @@ fn plan(workspace: &Workspace, args: &Args) -> Result<Plan, ToolError> {
     Err(ToolError::Failed(format!("{refused}. The file was left unchanged")))
 }
 
-fn report(args: &Args, old: &str, new: &str, lines: &[usize]) -> ToolOutput {
+fn report(args: &Args, written: &Written, old: &str, new: &str, lines: &[usize]) -> ToolOutput {
     let path = printable(&args.path);
     let text = match lines {
         [line] => format!("Edited `{path}` at line {line}."),
@@ -190,7 +191,7 @@ fn report(args: &Args, old: &str, new: &str, lines: &[usize]) -> ToolOutput {
         "added": diff.added,
         "removed": diff.removed,
     });
-    ToolOutput::text(text).details(details)
+    ToolOutput::text(text + &written.note()).details(details)
 }
 
 /// Formats line numbers: `lines 1, 5`, with ` and others` if `count` is larger than the list.

@@ -80,14 +80,14 @@ mod tests {
             (
                 b"a\r\n",
                 "write_file",
-                json!({ "path": "f", "content": "a\n" }),
-                "@@ -1 +1 @@\n-a\r\n+a\n",
+                json!({ "path": "f", "content": "b\n" }),
+                "@@ -1 +1 @@\n-a\r\n+b\r\n",
             ),
             (
                 b"\xef\xbb\xbfa",
                 "write_file",
-                json!({ "path": "f", "content": "a" }),
-                "-\u{feff}a\n",
+                json!({ "path": "f", "content": "b" }),
+                "@@ -1 +1 @@\n-a\n",
             ),
             (
                 b"",

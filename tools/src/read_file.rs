@@ -17,6 +17,7 @@ use serde_json::json;
 use self::lines::{BLOCK_BYTES, LineReader, TailStart, count_line_ends, read_error, utf8};
 use crate::error::printable;
 use crate::schema::strict;
+use crate::text::BYTE_ORDER_MARK;
 use crate::workspace::{OpenFile, Workspace};
 
 const NAME: &str = "read_file";
@@ -169,6 +170,10 @@ fn read_range(
             cut = Some(length);
         }
         let line_text = utf8(&line, cut.is_some()).ok_or_else(|| not_utf8(args, at))?;
+        let line_text = match at {
+            1 => line_text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line_text),
+            _ => line_text,
+        };
         text.push_str(&format!("{at:>6}\t{line_text}\n"));
         at += 1;
     }

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkFinish, SinkMatch};
 use loopwright_core::tool::Effect;
@@ -28,6 +29,8 @@ const DESCRIPTION: &str = "Searches the text files of the workspace, line by lin
 const MAX_LINES: usize = 250;
 /// The maximum size of a line in a result.
 const MAX_LINE_BYTES: usize = 300;
+/// The part of a longer line that is shown on a side of the match.
+const AROUND_MATCH_BYTES: usize = 60;
 /// The maximum length of a searched line, which is held in memory.
 const MAX_SEARCHED_LINE_BYTES: usize = 16 * 1024 * 1024;
 /// The maximum length of a pattern.
@@ -81,8 +84,10 @@ struct Matches {
     held_lines: usize,
     total_lines: usize,
     total_files: usize,
-    /// The number of files that turned out to be binary after a line had matched.
+    /// The number of binary files, of which only the text at the start was searched: those with a
+    /// matching line, and the others.
     binary_files: usize,
+    binary_files_without_match: usize,
     unreadable_files: usize,
 }
 
@@ -103,7 +108,7 @@ fn search(workspace: &Workspace, args: &Args, cx: &ToolContext) -> Result<ToolOu
         move |entry| {
             if entry.is_file && include.as_ref().is_none_or(|glob| glob.matches(entry.below)) {
                 let in_file = FileMatches::search(entry, &mut searcher, &matcher, cx);
-                if !matches!(in_file, Ok(FileMatches { count: 0, .. })) {
+                if !matches!(in_file, Ok(FileMatches { count: 0, binary: false, .. })) {
                     matches.lock().unwrap_or_else(PoisonError::into_inner).add(entry.path, in_file);
                 }
             }
@@ -158,37 +163,37 @@ fn searcher() -> Searcher {
 }
 
 /// The matching lines of one file.
-#[derive(Default)]
-struct FileMatches {
+struct FileMatches<'m> {
+    matcher: &'m RegexMatcher,
     first: Vec<Line>,
     count: usize,
     binary: bool,
 }
 
-impl FileMatches {
+impl<'m> FileMatches<'m> {
     fn search(
         entry: &WalkEntry<'_>,
         searcher: &mut Searcher,
-        matcher: &RegexMatcher,
+        matcher: &'m RegexMatcher,
         cx: &ToolContext,
     ) -> io::Result<Self> {
-        let mut matches = FileMatches::default();
+        let mut matches = FileMatches { matcher, first: Vec::new(), count: 0, binary: false };
         let input = Cancellable { input: entry.open()?, cx };
         searcher.search_reader(matcher, input, &mut matches)?;
         Ok(matches)
     }
 }
 
-impl Sink for FileMatches {
+impl Sink for FileMatches<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, matched: &SinkMatch<'_>) -> io::Result<bool> {
         self.count += 1;
         if self.first.len() < MAX_LINES {
-            self.first.push(Line {
-                line: matched.line_number().unwrap_or(0),
-                text: excerpt(matched.bytes()),
-            });
+            let (line, bytes) = (matched.line_number().unwrap_or(0), matched.bytes());
+            let found = self.matcher.find(bytes).ok().flatten();
+            let text = excerpt(bytes, found.map_or(0, |found| found.start()));
+            self.first.push(Line { line, text });
         }
         Ok(true)
     }
@@ -199,12 +204,27 @@ impl Sink for FileMatches {
     }
 }
 
-/// Returns the start of a line, without its line end.
-fn excerpt(line: &[u8]) -> String {
-    let cut = line.len() > MAX_LINE_BYTES + 2;
-    let line = String::from_utf8_lossy(&line[..line.len().min(MAX_LINE_BYTES + 2)]);
-    let line = line.trim_end_matches(['\r', '\n']);
-    if cut { format!("{}…", line.trim_end_matches('\u{fffd}')) } else { line.to_owned() }
+/// Returns the part of a line around its match, without the line end.
+fn excerpt(line: &[u8], found_at: usize) -> String {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let start = match found_at + AROUND_MATCH_BYTES <= MAX_LINE_BYTES {
+        true => 0,
+        false => (found_at - AROUND_MATCH_BYTES).min(line.len().saturating_sub(MAX_LINE_BYTES)),
+    };
+    let end = line.len().min(start + MAX_LINE_BYTES);
+    let part = String::from_utf8_lossy(&line[start..end]);
+    let mut part = part.as_ref();
+    // Characters that were cut.
+    if start > 0 {
+        part = part.trim_start_matches('\u{fffd}');
+    }
+    if end < line.len() {
+        part = part.trim_end_matches('\u{fffd}');
+    }
+    let (before, after) =
+        (if start > 0 { "…" } else { "" }, if end < line.len() { "…" } else { "" });
+    format!("{before}{part}{after}")
 }
 
 /// A reader that fails once the call is cancelled: a single file can take very long.
@@ -224,11 +244,15 @@ impl<R: Read> Read for Cancellable<'_, R> {
 }
 
 impl Matches {
-    fn add(&mut self, path: &Path, matches: io::Result<FileMatches>) {
+    fn add(&mut self, path: &Path, matches: io::Result<FileMatches<'_>>) {
         let Ok(matches) = matches else {
             self.unreadable_files += 1;
             return;
         };
+        if matches.count == 0 {
+            self.binary_files_without_match += 1;
+            return;
+        }
         self.total_lines += matches.count;
         self.total_files += 1;
         self.binary_files += usize::from(matches.binary);
@@ -279,7 +303,9 @@ impl Matches {
                 self.total_lines, self.total_files
             ));
         }
-        match self.binary_files {
+        // If a line has matched, the others are of no interest.
+        let unmatched = if self.total_lines == 0 { self.binary_files_without_match } else { 0 };
+        match self.binary_files + unmatched {
             0 => {}
             1 => text.push_str("… 1 file is binary: only the text at its start was searched\n"),
             n => text.push_str(&format!(

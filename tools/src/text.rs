@@ -49,6 +49,21 @@ impl Text {
         )))
     }
 
+    /// Returns `content` with this file's byte order mark and, if all lines end with CRLF, its line
+    /// ends, unless `content` has some itself.
+    pub(crate) fn like_this(&self, content: &str) -> String {
+        let ends = memchr_iter(b'\n', self.text.as_bytes()).count();
+        let is_crlf = ends > 0 && self.text.matches("\r\n").count() == ends;
+        let mut content = match is_crlf && !content.contains('\r') {
+            true => content.replace('\n', "\r\n"),
+            false => content.to_owned(),
+        };
+        if self.has_bom && !content.starts_with(BYTE_ORDER_MARK) {
+            content.insert(0, BYTE_ORDER_MARK);
+        }
+        content
+    }
+
     /// Encodes `text`, with a byte order mark if this file has one.
     pub(crate) fn bytes_with(&self, text: &str) -> Vec<u8> {
         let mark = if self.has_bom { "\u{feff}" } else { "" };
@@ -132,6 +147,19 @@ mod tests {
             let text = Text::new("f", bytes.into()).unwrap();
             assert!(!text.text.contains(BYTE_ORDER_MARK));
             assert_eq!(text.bytes_with(&text.text), bytes.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_new_content_gets_the_byte_order_mark_and_the_line_ends() {
+        for (old, new, expected) in [
+            ("\u{feff}a\r\nb\r\n", "x\ny", "\u{feff}x\r\ny"),
+            ("\u{feff}", "\u{feff}x\n", "\u{feff}x\n"),
+            ("a\r\nb\n", "x\n", "x\n"),
+            ("a\r\n", "x\ny\r\n", "x\ny\r\n"),
+            ("", "x\n", "x\n"),
+        ] {
+            assert_eq!(Text::new("f", old.into()).unwrap().like_this(new), expected, "{old:?}");
         }
     }
 

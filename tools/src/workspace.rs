@@ -8,9 +8,13 @@
 
 #![allow(clippy::disallowed_methods, reason = "the lint directs all file access to this module")]
 
+#[cfg(unix)]
+mod attributes;
 mod directory;
 #[cfg(all(feature = "commands", target_os = "linux"))]
 mod git_files;
+#[cfg(unix)]
+mod hard_links;
 #[cfg(feature = "search")]
 mod ignore_rules;
 mod listing;
@@ -42,3 +46,4 @@ pub use self::root::Workspace;
 pub(crate) use self::stamp::Stamp;
 #[cfg(feature = "search")]
 pub(crate) use self::walk::{SkippedPaths, WalkEntry, path_text};
+pub(crate) use self::write::Written;

@@ -10,13 +10,13 @@ use crate::error::printable;
 use crate::file_diff;
 use crate::protection;
 use crate::schema::strict;
-use crate::text::{FileChange, MAX_FILE_BYTES, Text};
+use crate::text::{BYTE_ORDER_MARK, FileChange, MAX_FILE_BYTES, Text};
 use crate::workspace::Workspace;
 
 const NAME: &str = "write_file";
 const DESCRIPTION: &str = "Writes a file of the workspace: creates it, with missing directories, \
-    or replaces its whole content. The content is written exactly as given. Read an existing file \
-    before you replace it.";
+    or replaces its whole content. A replaced file keeps its byte order mark and CRLF line ends; \
+    apart from that, the content is written as given. Read an existing file before you replace it.";
 
 #[derive(Deserialize, JsonSchema)]
 struct Args {
@@ -47,35 +47,58 @@ pub fn write_file(workspace: Workspace) -> impl Tool {
 }
 
 fn write(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
-    let replaced = workspace.write(&args.path, args.content.as_bytes(), None)?;
-    let bytes = args.content.len();
+    let content = match workspace.check_write(&args.path)? {
+        true => like_before(workspace, &args.path, &args.content),
+        false => args.content.clone(),
+    };
+    let written = workspace.write(&args.path, content.as_bytes(), None)?;
+    let bytes = content.len();
     let lines = args.content.lines().count();
     let size = format!("{bytes} byte{}, {lines} line{}", plural(bytes), plural(lines));
     let path = printable(&args.path);
-    let text = match replaced {
+    let mut text = match written.replaced {
         None => format!("Created `{path}`: {size}."),
         Some(old) => {
             format!("Overwrote `{path}`: {size}; it had {old} byte{} before.", plural(old as usize))
         }
     };
-    let details =
-        json!({ "path": args.path, "created": replaced.is_none(), "bytes": bytes, "lines": lines });
+    if content.starts_with(BYTE_ORDER_MARK) && !args.content.starts_with(BYTE_ORDER_MARK) {
+        text.push_str(" It has kept its byte order mark.");
+    }
+    if content.contains('\r') && !args.content.contains('\r') {
+        text.push_str(" It has kept its CRLF line ends; a command such as `sed` can change them.");
+    }
+    text.push_str(&written.note());
+    let created = written.replaced.is_none();
+    let details = json!({ "path": args.path, "created": created, "bytes": bytes, "lines": lines });
     Ok(ToolOutput::text(text).details(details))
+}
+
+/// Returns the content with the byte order mark and the line ends of the file, if it is a text.
+fn like_before(workspace: &Workspace, path: &str, content: &str) -> String {
+    let old = workspace.read(path, MAX_FILE_BYTES).ok();
+    let old = old.and_then(|(bytes, _)| Text::new(path, bytes).ok());
+    old.map_or_else(|| content.to_owned(), |old| old.like_this(content))
 }
 
 /// Returns the change that a call with these arguments would make, without making it.
 pub(crate) fn dry_run(workspace: &Workspace, arguments: &Value) -> Result<FileChange, ToolError> {
     let args = Args::deserialize(arguments)
         .map_err(|e| ToolError::Failed(format!("the arguments are invalid: {e}")))?;
-    let old = match workspace.check_write(&args.path)? {
+    let (old, new) = match workspace.check_write(&args.path)? {
         true => {
             let file = Text::new(&args.path, workspace.read(&args.path, MAX_FILE_BYTES)?.0)?;
-            // Includes the byte order mark, because the write replaces it, too.
-            [if file.has_bom { "\u{feff}" } else { "" }, &file.text].concat()
+            let new = file.like_this(&args.content);
+            // What has not changed is not shown.
+            let new = match file.has_bom {
+                true => new.trim_start_matches(BYTE_ORDER_MARK).to_owned(),
+                false => new,
+            };
+            (file.text, new)
         }
-        false => String::new(),
+        false => (String::new(), args.content),
     };
-    Ok(FileChange { path: args.path, old, new: args.content })
+    Ok(FileChange { path: args.path, old, new })
 }
 
 fn plural(count: usize) -> &'static str {
@@ -168,14 +191,86 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
     }
 
+    /// C462: The other names are replaced one by one.
     #[cfg(unix)]
     #[tokio::test]
-    async fn it_is_atomic_so_a_hard_link_to_the_file_keeps_the_old_content() {
+    async fn the_other_names_of_a_file_in_the_workspace_lead_to_the_new_content() {
+        use std::os::unix::fs::MetadataExt;
+        let (outer, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let at = |path: &str| dir.path().join(path);
+        fs::create_dir_all(at("a/b")).unwrap();
+        fs::create_dir_all(at(".git")).unwrap();
+        fs::write(at("f"), "old").unwrap();
+        for name in ["g", "a/b/h"] {
+            fs::hard_link(at("f"), at(name)).unwrap();
+        }
+        let (text, _) = write(&dir, "a/b/h", "new").await.unwrap();
+        assert_eq!(text, "Overwrote `a/b/h`: 3 bytes, 1 line; it had 3 bytes before.");
+        for name in ["f", "g", "a/b/h"] {
+            assert_eq!(fs::read_to_string(at(name)).unwrap(), "new", "{name}");
+            assert_eq!(fs::metadata(at(name)).unwrap().nlink(), 3);
+        }
+        // No write goes through a link that leaves the workspace or leads to a protected file.
+        fs::hard_link(at("f"), outer.path().join("out")).unwrap();
+        let (text, _) = write(&dir, "f", "newer").await.unwrap();
+        assert!(text.ends_with(" Another name of the file (a hard link) keeps the old content."));
+        fs::hard_link(at("f"), at(".git/config")).unwrap();
+        fs::hard_link(at("f"), outer.path().join("more")).unwrap();
+        let (text, _) = write(&dir, "f", "newest").await.unwrap();
+        assert!(text.ends_with(" 2 other names of the file (hard links) keep the old content."));
+        let read = |path| fs::read_to_string(path).unwrap();
+        assert_eq!(read(at("g")), "newest");
+        assert_eq!(read(at(".git/config")) + &read(outer.path().join("out")), "newernew");
+        assert_eq!(names(&dir).len(), 4, "temporary files");
+    }
+
+    /// C462: So are access control lists.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn the_extended_attributes_of_a_file_are_kept() {
+        use rustix::fs::{XattrFlags, getxattr, setxattr};
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("f"), "old").unwrap();
-        fs::hard_link(dir.path().join("f"), dir.path().join("g")).unwrap();
+        let path = dir.path().join("f");
+        fs::write(&path, "old").unwrap();
+        let set = |name: &str, value: &[u8]| setxattr(&path, name, value, XattrFlags::empty());
+        if set("user.tag", b"kept").is_err() {
+            return; // this file system has none
+        }
+        // The owner and the user 1 may read it, the group may not. The mask is read-only.
+        let entry = |tag: u16, allowed: u16, id: u32| {
+            [&tag.to_le_bytes()[..], &allowed.to_le_bytes(), &id.to_le_bytes()].concat()
+        };
+        let none = u32::MAX;
+        let list = [
+            2_u32.to_le_bytes().to_vec(),
+            entry(1, 6, none),
+            entry(2, 4, 1),
+            entry(4, 0, none),
+            entry(16, 4, none),
+            entry(32, 0, none),
+        ];
+        let has_list = set("system.posix_acl_access", &list.concat()).is_ok();
         write(&dir, "f", "new").await.unwrap();
-        assert_eq!(fs::read_to_string(dir.path().join("g")).unwrap(), "old");
+        let mut value = [0; 100];
+        let length = getxattr(&path, "user.tag", &mut value[..]).unwrap();
+        assert_eq!(&value[..length], b"kept");
+        if has_list {
+            let length = getxattr(&path, "system.posix_acl_access", &mut value[..]).unwrap();
+            assert_eq!(value[..length], list.concat());
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+    }
+
+    /// C464: The content of the model has neither.
+    #[tokio::test]
+    async fn a_replaced_file_keeps_its_byte_order_mark_and_line_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("f"), "\u{feff}a\r\n").unwrap();
+        let (text, _) = write(&dir, "f", "x\ny\n").await.unwrap();
+        for kept in ["It has kept its byte order mark.", "It has kept its CRLF line ends"] {
+            assert!(text.contains(kept), "{text}");
+        }
+        assert_eq!(fs::read_to_string(dir.path().join("f")).unwrap(), "\u{feff}x\r\ny\r\n");
     }
 
     /// A concurrent reader sees the old content or the new, never a mixture or an empty file.

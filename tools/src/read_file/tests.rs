@@ -36,6 +36,16 @@ async fn lines_are_numbered_and_unchanged() {
 }
 
 #[tokio::test]
+async fn the_byte_order_mark_is_not_shown() {
+    let text = "\u{feff}a\n\u{feff}b\n";
+    assert_eq!(read(text, json!({})).await.unwrap().0, "     1\ta\n     2\t\u{feff}b\n");
+    assert_eq!(
+        read(text, json!({ "offset": -2, "limit": 1 })).await.unwrap().0.lines().next(),
+        Some("     1\ta")
+    );
+}
+
+#[tokio::test]
 async fn a_part_of_a_file_ends_with_how_to_continue() {
     let (text, details) = read(numbered(10), json!({ "offset": 3, "limit": 2 })).await.unwrap();
     assert_eq!(text, "     3\tline 3\n     4\tline 4\n… 6 more lines: continue with offset=5\n");

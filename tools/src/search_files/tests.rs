@@ -258,6 +258,35 @@ async fn a_line_of_any_length_is_cut_at_a_character() {
     );
 }
 
+/// C463: A line may be of any length.
+#[tokio::test]
+async fn the_shown_part_of_a_long_line_contains_the_match() {
+    let long = "é".repeat(100_000);
+    for (line, shown) in [
+        (format!("{long}word{long}\n"), ("é".repeat(30) + "word", "é…\n")),
+        (format!("{long}word\r\n"), ("…é".to_owned(), "éword\n")),
+        (format!("x{long}word"), ("…é".to_owned(), "éword\n")),
+        (format!("{} word{long}\n", "x".repeat(200)), (format!("f:1:{}", "x".repeat(200)), "é…\n")),
+        (format!("{}word\n", "x".repeat(290)), (format!("f:1:{}", "x".repeat(290)), "xword\n")),
+    ] {
+        let dir = tree(&[("f", line.as_bytes())]);
+        let (text, _) = search(&dir, json!({ "pattern": "word" })).await.unwrap();
+        assert!(text.contains(&shown.0) && text.ends_with(shown.1), "{text}");
+        assert!(text.contains("word") && text.len() < 350 && !text.contains('\u{fffd}'), "{text}");
+    }
+}
+
+/// C463: A binary file is searched up to its first NUL.
+#[tokio::test]
+async fn a_binary_file_that_was_not_searched_is_named_if_nothing_matches() {
+    let dir = tree(&[("nul", b"text\0bin\nhello\n"), ("t", b"word\n")]);
+    let (text, _) = search(&dir, json!({ "pattern": "hello", "path": "nul" })).await.unwrap();
+    let note = "… 1 file is binary: only the text at its start was searched\n";
+    assert_eq!(text, format!("No line in `nul` matches `hello`.\n{note}"));
+    assert!(search(&dir, json!({ "pattern": "hello" })).await.unwrap().0.ends_with(note));
+    assert_eq!(search(&dir, json!({ "pattern": "word" })).await.unwrap().0, "t:1:word\n");
+}
+
 #[tokio::test]
 async fn a_line_without_end_is_not_held() {
     let dir = tree(&[("a", b"word\n"), ("endless", &vec![b'x'; MAX_SEARCHED_LINE_BYTES + 1])]);
@@ -267,16 +296,16 @@ async fn a_line_without_end_is_not_held() {
 
 #[test]
 fn memory_is_bounded_for_any_number_of_matches() {
-    let mut matches = Matches::default();
+    let (mut matches, matcher) = (Matches::default(), regex("x").unwrap());
     for n in (0..2_000).rev() {
         let first =
             (0..n % 7).map(|line| Line { line: line as u64, text: String::new() }).collect();
-        let in_file = FileMatches { first, count: n % 7, binary: false };
+        let in_file = FileMatches { matcher: &matcher, first, count: n % 7, binary: false };
         matches.add(Path::new(&format!("{n:05}")), Ok(in_file));
         assert!(matches.held_lines < MAX_LINES + 7);
         assert_eq!(matches.held_lines, matches.first.values().map(Vec::len).sum::<usize>());
     }
-    assert_eq!(matches.first.keys().next().unwrap(), Path::new("00000"));
+    assert_eq!(matches.first.keys().next().unwrap(), Path::new("00001"));
     assert!(matches.held_lines >= MAX_LINES);
 }
 

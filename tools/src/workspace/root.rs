@@ -21,8 +21,8 @@ pub(super) type Result<T> = std::result::Result<T, WorkspaceError>;
 /// directory: by `..`, as an absolute path, or through a symbolic link.
 ///
 /// A hard link is a file like any other: a link inside the directory can be read even if its
-/// contents also have a name outside. Writing creates a new file and leaves the other name
-/// unchanged.
+/// contents also have a name outside. Writing creates a new file, which gets the other names in the
+/// directory. A name outside, or a protected one, keeps the old content.
 ///
 /// ```
 /// use loopwright_tools::{Workspace, coding_tools};

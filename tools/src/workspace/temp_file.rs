@@ -54,7 +54,7 @@ impl<'a> TempFile<'a> {
         for _ in 0..2 * NUMBERED_NAMES {
             let lockable = number < NUMBERED_NAMES;
             let name = match lockable {
-                true => format!(".loopwright-{number}.tmp"),
+                true => numbered_name(number),
                 false => format!(".loopwright-{:016x}.tmp", RandomState::new().hash_one(0)),
             };
             let file = match dir.open_with(&name, &options) {
@@ -80,28 +80,39 @@ impl<'a> TempFile<'a> {
         Err(last.unwrap_or_else(|| io::ErrorKind::AlreadyExists.into()))
     }
 
-    /// Writes the content, copies owner and mode of `old`, and syncs the file to disk.
-    pub(super) fn fill(&self, content: &[u8], old: Option<&Metadata>) -> io::Result<()> {
-        (&self.file).write_all(content)?;
+    /// Gives the file the owner, mode and extended attributes of `old`, the file `name`. Writes the
+    /// content, and syncs the file to disk.
+    pub(super) fn fill(
+        &self,
+        content: &[u8],
+        name: &Path,
+        old: Option<&Metadata>,
+    ) -> io::Result<()> {
         if let Some(old) = old {
-            self.copy_permissions(old)?;
+            self.copy_permissions(name, old)?;
         }
+        (&self.file).write_all(content)?;
         self.file.sync_all()
     }
 
     #[cfg(unix)]
-    fn copy_permissions(&self, old: &Metadata) -> io::Result<()> {
+    fn copy_permissions(&self, name: &Path, old: &Metadata) -> io::Result<()> {
         use std::os::unix::fs::{PermissionsExt, fchown};
 
         use cap_std::fs::MetadataExt;
         // Only root may change the owner. Other users keep the file as their own.
         let _ = fchown(&self.file, Some(old.uid()), Some(old.gid()));
-        // As with any write, set-user-id and similar bits are dropped.
-        self.file.set_permissions(Permissions::from_mode(old.mode() & 0o777))
+        // An access control list comes first: the group's bits of the mode are its mask.
+        let kept = match super::attributes::copy(self.dir, name, &self.file)? {
+            // As with any write, set-user-id and similar bits are dropped.
+            true => 0o777,
+            false => 0o707,
+        };
+        self.file.set_permissions(Permissions::from_mode(old.mode() & kept))
     }
 
     #[cfg(not(unix))]
-    fn copy_permissions(&self, old: &Metadata) -> io::Result<()> {
+    fn copy_permissions(&self, _: &Path, old: &Metadata) -> io::Result<()> {
         let mut permissions: Permissions = self.file.metadata()?.permissions();
         permissions.set_readonly(old.permissions().readonly());
         self.file.set_permissions(permissions)
@@ -111,14 +122,27 @@ impl<'a> TempFile<'a> {
     pub(super) fn rename_to(&self, name: &Path) -> io::Result<()> {
         self.dir.rename(&self.name, self.dir, name)?;
         self.released.set(true);
-        // Makes the rename durable where directories can be synced.
-        let _ = self.dir.open(".").and_then(|dir| dir.sync_all());
+        sync(self.dir);
         Ok(())
     }
 
     pub(super) fn metadata(&self) -> io::Result<Metadata> {
         Metadata::from_file(&self.file)
     }
+}
+
+/// Makes the changes of a directory durable, where directories can be synced.
+pub(super) fn sync(dir: &Dir) {
+    let _ = dir.open(".").and_then(|dir| dir.sync_all());
+}
+
+/// Returns the names under which files that are left over are found and removed.
+pub(super) fn numbered_names() -> impl Iterator<Item = String> {
+    (0..NUMBERED_NAMES).map(numbered_name)
+}
+
+fn numbered_name(number: usize) -> String {
+    format!(".loopwright-{number}.tmp")
 }
 
 impl Drop for TempFile<'_> {
@@ -180,7 +204,7 @@ mod tests {
         let (outer, workspace) = workspace();
         fs::write(outer.path().join("f"), "old").unwrap();
         let new = TempFile::create(&workspace.root.dir, None).unwrap();
-        new.fill(b"half", None).unwrap();
+        new.fill(b"half", Path::new("f"), None).unwrap();
         fs::create_dir(outer.path().join("d")).unwrap();
         assert!(new.rename_to(Path::new("d")).is_err());
         assert_eq!(names(&outer), [".loopwright-0.tmp", "d", "f"]);

@@ -16,18 +16,39 @@ use crate::error::{WorkspaceError, printable};
 /// The maximum number of attempts to resolve a path while another program replaces the file.
 const MAX_RESOLVE_ATTEMPTS: usize = 16;
 
+/// The result of a write.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// The size of the old file in bytes, if there was one.
+    pub(crate) replaced: Option<u64>,
+    /// The number of other names of the old file that still lead to it.
+    separated: u64,
+}
+
+impl Written {
+    /// Returns a sentence about what the write has not changed, or nothing.
+    pub(crate) fn note(&self) -> String {
+        match self.separated {
+            0 => String::new(),
+            1 => " Another name of the file (a hard link) keeps the old content.".into(),
+            n => format!(" {n} other names of the file (hard links) keep the old content."),
+        }
+    }
+}
+
 impl Workspace {
-    /// Writes `content` to the file, and creates or replaces it. Returns the size of the old file.
+    /// Writes `content` to the file, and creates or replaces it.
     ///
-    /// Missing parent directories are created. A replaced file keeps its mode; a symbolic link
-    /// stays a link. The file is left unchanged if its stamp is no longer `before` or, in a guarded
-    /// workspace, no longer the one recorded when it was last read.
+    /// Missing parent directories are created. A replaced file keeps its mode, its extended
+    /// attributes, and its other names in the workspace; a symbolic link stays a link. The file is
+    /// left unchanged if its stamp is no longer `before` or, in a guarded workspace, no longer the
+    /// one recorded when it was last read.
     pub(crate) fn write(
         &self,
         path: &str,
         content: &[u8],
         before: Option<Stamp>,
-    ) -> Result<Option<u64>> {
+    ) -> Result<Written> {
         let fail = |e: io::Error| self.error(path, "written", &e);
         let (target, old) = self.write_target(path)?;
         let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
@@ -46,7 +67,7 @@ impl Workspace {
         let dir = self.root.dir.open_dir(parent).map_err(fail)?;
         self.refuse_hidden_in(&dir, path, &target)?;
         let new = TempFile::create(&dir, old.as_ref()).map_err(fail)?;
-        new.fill(content, old.as_ref()).map_err(fail)?;
+        new.fill(content, Path::new(name), old.as_ref()).map_err(fail)?;
         // Compared as late as possible, to leave other writers little time until the rename.
         let last_read = self.stamps.as_ref().and_then(|stamps| stamps.get(&normalized(&target)));
         for (stamp, since) in
@@ -63,10 +84,17 @@ impl Workspace {
             }
         }
         new.rename_to(Path::new(name)).map_err(fail)?;
+        #[cfg(unix)]
+        let separated = match (&old, new.metadata()) {
+            (Some(old), Ok(new)) => self.replace_links(&target, &new, old),
+            _ => 0,
+        };
+        #[cfg(not(unix))]
+        let separated = 0;
         if let (Some(stamps), Ok(metadata)) = (&self.stamps, new.metadata()) {
             stamps.record(normalized(&target), Stamp::of(&metadata));
         }
-        Ok(old.map(|metadata| metadata.len()))
+        Ok(Written { replaced: old.map(|metadata| metadata.len()), separated })
     }
 
     /// Checks that [`Workspace::write`] could write the file, without creating anything. Returns
