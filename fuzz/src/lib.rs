@@ -7,6 +7,7 @@
 mod decoder;
 mod depth;
 mod entries;
+mod frames;
 mod log;
 mod mutate;
 mod parser;
@@ -19,6 +20,7 @@ mod worker;
 
 pub use decoder::{Format, check_decoder};
 pub use depth::check_depth;
+pub use frames::check_frames;
 pub use log::check_log_of;
 pub use mutate::{mutate, mutate_lines};
 pub use parser::check_parser;
