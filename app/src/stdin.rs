@@ -17,9 +17,25 @@ const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 ///
-/// Fails if the input cannot be read, has more than [`MAX_BYTES`], or is not UTF-8.
+/// Fails if the input cannot be read, has more than [`MAX_BYTES`], or is binary. Bytes that are not
+/// UTF-8 are replaced, which is said.
 pub(crate) fn read(what: &str) -> Result<String, StartError> {
-    read_whole(what).map(|text| text.trim_end().to_owned())
+    let bytes = read_whole(what)?;
+    if bytes.contains(&0) {
+        return Err(unreadable(what, "it is binary. Put it into a file in the directory"));
+    }
+    let text = match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(why) => {
+            output::notice(&format!(
+                "The {what} on standard input is not UTF-8 text from byte {} on. What is not is \
+                 replaced by \u{fffd}.",
+                why.utf8_error().valid_up_to()
+            ));
+            String::from_utf8_lossy(why.as_bytes()).into_owned()
+        }
+    };
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).trim_end().to_owned())
 }
 
 /// Reads a secret from standard input, without the end of its last line. On a terminal, reads one
@@ -27,10 +43,12 @@ pub(crate) fn read(what: &str) -> Result<String, StartError> {
 ///
 /// # Errors
 ///
-/// Fails as [`read`] does.
+/// Fails if the input cannot be read, has more than [`MAX_BYTES`], or is not UTF-8.
 pub(crate) async fn read_secret(what: &str) -> Result<Option<String>, StartError> {
     if !io::stdin().is_terminal() {
-        return read_whole(what).map(|text| Some(without_line_end(&text).to_owned()));
+        let text = String::from_utf8(read_whole(what)?);
+        let text = text.map_err(|_| unreadable(what, "it is not UTF-8"))?;
+        return Ok(Some(without_line_end(&text).to_owned()));
     }
     // Ctrl-C must not end the process while the terminal shows nothing.
     let mut interrupt = Interrupt::listen()?;
@@ -46,14 +64,11 @@ pub(crate) async fn read_secret(what: &str) -> Result<Option<String>, StartError
     };
     drop(hidden);
     output::info(""); // the line end was not shown
-    let error = |why: &dyn std::fmt::Display| {
-        StartError(format!("The {what} could not be read from standard input: {why}."))
-    };
     match line {
         None => Ok(None),
         Some(Ok(Ok(line))) => Ok(Some(without_line_end(&line).to_owned())),
-        Some(Ok(Err(why))) => Err(error(&why)),
-        Some(Err(why)) => Err(error(&why)),
+        Some(Ok(Err(why))) => Err(unreadable(what, &why.to_string())),
+        Some(Err(why)) => Err(unreadable(what, &why.to_string())),
     }
 }
 
@@ -101,25 +116,26 @@ impl Drop for Hidden {
 }
 
 /// Reads standard input to its end.
-fn read_whole(what: &str) -> Result<String, StartError> {
+fn read_whole(what: &str) -> Result<Vec<u8>, StartError> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
         output::info(&format!("Type the {what}, then press Ctrl-D at the start of a line."));
     }
     let mut bytes = Vec::new();
-    let error =
-        |why: &str| StartError(format!("The {what} could not be read from standard input: {why}."));
     let limit = MAX_BYTES as u64 + 1;
-    stdin.take(limit).read_to_end(&mut bytes).map_err(|why| error(&why.to_string()))?;
+    stdin.take(limit).read_to_end(&mut bytes).map_err(|why| unreadable(what, &why.to_string()))?;
     if bytes.len() > MAX_BYTES {
-        return Err(error(
+        return Err(unreadable(
+            what,
             "it has more than 1 MiB. Put it into a file in the directory, and name the file in \
              the prompt",
         ));
     }
-    String::from_utf8(bytes).map_err(|why| {
-        error(&format!("it is not UTF-8 text from byte {} on", why.utf8_error().valid_up_to()))
-    })
+    Ok(bytes)
+}
+
+fn unreadable(what: &str, why: &str) -> StartError {
+    StartError(format!("The {what} could not be read from standard input: {why}."))
 }
 
 /// Returns the prompt with the text below it, between tags that the text does not contain.

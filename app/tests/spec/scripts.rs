@@ -161,9 +161,17 @@ fn standard_input_is_context() {
         assert_eq!((exit.code, exit.err.as_str()), (0, &*announced), "{from}: {exit:?}");
     }
 
-    for (count, byte, says) in
-        [((1 << 20) + 1, b'a', "more than 1 MiB"), (9, 0xff, "not UTF-8 text from byte 0")]
-    {
+    // C464: A difference of a file in Latin-1.
+    let script = r#"printf '\357\273\277diff\n-caf\351\n' | "$@""#;
+    let shell = ["sh", "-c", script, "sh"];
+    let run = BIN.start_as(&project, &shell, &args, &[("PATH", "/usr/bin:/bin")]);
+    let request = server.request();
+    assert_eq!(request.last(), prompt("\n\n<stdin>\ndiff\n-caf\u{fffd}\n</stdin>"));
+    request.say("What?");
+    let exit = run.end();
+    assert!(exit.code == 0 && exit.err.contains("not UTF-8 text from byte 12 on"), "{exit:?}");
+
+    for (count, byte, says) in [((1 << 20) + 1, b'a', "more than 1 MiB"), (9, 0, "it is binary")] {
         for (flags, hint) in [(&["--stdin"][..], false), (&[], true)] {
             let mut run = BIN.piped(&project, &[&args[..], flags].concat());
             run.bytes(&vec![byte; count]);
