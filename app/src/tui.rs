@@ -3,6 +3,7 @@
 //! loop receives; the view ([`view`]) is a function of the state.
 
 mod effects;
+mod keys;
 mod paint;
 mod screen;
 mod signals;
@@ -17,8 +18,8 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossterm::event::{Event, EventStream as Keys};
-use futures::{FutureExt, StreamExt};
+use crossterm::event::Event;
+use futures::FutureExt;
 use loopwright_core::event::{Envelope, StreamEnd};
 use loopwright_core::model::Update;
 use loopwright_core::session::EventReader;
@@ -28,6 +29,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use self::effects::{Editor, EffectRunner, Msg};
+use self::keys::Keys;
 use self::paint::Theme;
 use self::screen::{Screen, StderrCapture};
 use self::signals::{Signal, Signals};

@@ -8,6 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::widgets::Widget;
 use ratatui_textarea::{CursorMove, TextArea, WrapMode};
+use unicode_segmentation::UnicodeSegmentation as _;
 
 /// The character shown instead of each character of a secret.
 const MASK: char = '•';
@@ -146,9 +147,36 @@ impl Prompt {
                 self.area.delete_line_by_head();
             }
             _ => {
-                self.area.input(key);
+                for _ in 0..self.characters_of(key) {
+                    self.area.input(key);
+                }
             }
         }
+    }
+
+    /// Returns how often the widget, which knows only single characters, must be given a key that
+    /// deletes or passes what a user sees as one character.
+    fn characters_of(&self, key: KeyEvent) -> usize {
+        let is_plain = (key.modifiers - KeyModifiers::SHIFT).is_empty();
+        let is_control = key.modifiers == KeyModifiers::CONTROL;
+        let grapheme = match key.code {
+            _ if self.area.is_selecting() && !key.modifiers.contains(KeyModifiers::SHIFT) => None,
+            KeyCode::Backspace | KeyCode::Left if is_plain => self.grapheme_before(),
+            KeyCode::Char('b' | 'h') if is_control => self.grapheme_before(),
+            KeyCode::Delete | KeyCode::Right if is_plain => self.grapheme_after(),
+            KeyCode::Char('d' | 'f') if is_control => self.grapheme_after(),
+            _ => None,
+        };
+        grapheme.map_or(1, |grapheme| grapheme.chars().count())
+    }
+
+    fn grapheme_before(&self) -> Option<&str> {
+        self.before_cursor().graphemes(true).next_back()
+    }
+
+    fn grapheme_after(&self) -> Option<&str> {
+        let line = self.area.lines().get(self.area.cursor().0)?;
+        line[self.before_cursor().len()..].graphemes(true).next()
     }
 
     /// Moves up a line, or recalls the previous entry of the history.
@@ -267,6 +295,39 @@ mod tests {
             prompt.up(20);
             assert_eq!(draw(&prompt), 0);
         }
+    }
+
+    /// C466: A letter may consist of several characters.
+    #[test]
+    fn keys_delete_and_pass_whole_letters() {
+        let family = "👨\u{200d}👩\u{200d}👧";
+        let accent = "e\u{301}";
+        let control = |letter| KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL);
+        let key = KeyEvent::from;
+        for letter in [family, accent, "世", "x"] {
+            let text = format!("a{letter}{letter}b");
+            for (keys, expected) in [
+                (&[key(KeyCode::Backspace), key(KeyCode::Backspace)][..], format!("a{letter}|")),
+                (&[control('h'), control('h')], format!("a{letter}|")),
+                (&[key(KeyCode::Left), key(KeyCode::Left)], format!("a{letter}|{letter}b")),
+                (&[control('b'), control('b'), control('d')], format!("a{letter}|b")),
+                (
+                    &[key(KeyCode::Home), control('f'), key(KeyCode::Right)],
+                    format!("a{letter}|{letter}b"),
+                ),
+                (&[key(KeyCode::Home), control('f'), key(KeyCode::Delete)], format!("a|{letter}b")),
+            ] {
+                let mut prompt = Prompt::new(&text);
+                keys.iter().for_each(|key| prompt.key(*key));
+                prompt.insert("|");
+                assert_eq!(prompt.text(), expected, "{keys:?}");
+            }
+        }
+        let mut lines = Prompt::new("a\nb");
+        for _ in 0..2 {
+            lines.key(KeyCode::Backspace.into());
+        }
+        assert_eq!(lines.text(), "a");
     }
 
     /// For any edits of wide, joined and plain letters.
