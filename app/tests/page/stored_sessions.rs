@@ -7,6 +7,7 @@ use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::tool::{ActionRequest, Effect};
 use loopwright_core::{AgentBuilder, GenericAgent, ToolError, tool_fn};
 use loopwright_patterns::PiPattern;
+use loopwright_test_support::browser::Tab;
 use serde_json::{Map, Value, json};
 
 use crate::fixture::Fixture;
@@ -69,30 +70,55 @@ fn a_tool_that_asks_for_input_receives_it() {
     assert_eq!(tab.console_errors(), Vec::<String>::new());
 }
 
-/// C208: The page opens a session near its end.
+/// Waits until two frames are painted, and returns the time since the start of the navigation in
+/// milliseconds.
+const PAINTED: &str = "new Promise((done) =>
+    requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))))";
+
+/// Returns the time from the start of the navigation until all is shown and something typed is on
+/// the screen, in milliseconds: the best of three, since the machine does other things too.
+fn opens_in(tab: &Tab) -> f64 {
+    let opens = [1, 2, 3].map(|_| {
+        tab.reload();
+        tab.until(
+            "document.querySelector('#log').childElementCount >= 100
+                && document.querySelector('#status').dataset.state === 'ready'",
+        );
+        tab.eval("document.querySelector('#prompt').focus()");
+        tab.type_text("Hello");
+        tab.eval(PAINTED).as_f64().unwrap()
+    });
+    opens.into_iter().fold(f64::INFINITY, f64::min)
+}
+
+/// Returns the time until a key is drawn, in milliseconds: the best of three.
+fn draws_key_in(tab: &Tab) -> f64 {
+    let key = format!(
+        "{{ const start = performance.now(); const field = document.querySelector('#prompt');
+           field.value += '!'; field.dispatchEvent(new Event('input'));
+           {PAINTED}.then((end) => end - start) }}"
+    );
+    [1, 2, 3].map(|_| tab.eval(&key).as_f64().unwrap()).into_iter().fold(f64::INFINITY, f64::min)
+}
+
+/// C208: The page opens a session near its end: a long one about as fast as one that it shows
+/// whole.
 #[test]
 fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
     let text = "## What was found\n\nThe **parser** reads `every` line:\n\n- first\n- second\n\n\
                 ```rust\nlet a = 1;\n```\n\nAnd so on.";
-    let model = ScriptedModel::new([]).default_reply(Script::text(text));
-    let fixture = Fixture::after(&agent(model).build().unwrap(), 1000);
-    let tab = fixture.before();
-    let shown = "document.querySelector('#log').childElementCount >= 100
-        && document.querySelector('#status').dataset.state === 'ready'";
-    tab.until(shown);
-    let painted = "new Promise((done) =>
-        requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))))";
-    // From the start of the navigation until all is shown and something typed is on the screen; the
-    // best of three, since the machine does other things too.
-    let open = |_| {
-        tab.reload();
-        tab.until(shown);
-        tab.eval("document.querySelector('#prompt').focus()");
-        tab.type_text("Hello");
-        (tab.eval(painted).as_f64().unwrap(), tab.worked())
+    let after = |requests| {
+        let model = ScriptedModel::new([]).default_reply(Script::text(text));
+        Fixture::after(&agent(model).build().unwrap(), requests)
     };
-    let (interactive, worked) =
-        [1, 2, 3].map(open).into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+    let (short_opens, short_key) = {
+        let fixture = after(50);
+        let tab = fixture.before();
+        (opens_in(&tab), draws_key_in(&tab))
+    };
+    let fixture = after(1000);
+    let tab = fixture.before();
+    let opens = opens_in(&tab);
     let at_once = tab.count("#log > *");
     assert!((100..=200).contains(&at_once), "{at_once} messages");
     let first = || {
@@ -124,21 +150,13 @@ fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
     assert!(first().starts_with("Request 1."), "{}", first());
     assert_eq!(tab.count("#log > *"), 2000);
     tab.until("!document.querySelector('#earlier').checkVisibility()");
-    let key = format!(
-        "{{ const start = performance.now(); const field = document.querySelector('#prompt');
-           field.value += '!'; field.dispatchEvent(new Event('input'));
-           {painted}.then((end) => end - start) }}"
-    );
-    let key = tab.eval(&key).as_f64().unwrap();
+    let key = draws_key_in(&tab);
     println!(
-        "2,000 messages: interactive after {interactive:.0} ms, of which the page works \
-         {worked:.0}; a key: {key:.0} ms"
+        "2,000 messages: interactive after {opens:.0} ms, a key: {key:.0} ms; 100 messages: \
+         {short_opens:.0} ms, {short_key:.0} ms"
     );
-    assert!(
-        interactive < 2000.0,
-        "interactive after {interactive} ms, of which the page works {worked}"
-    );
-    assert!(key < 200.0, "a key is drawn after {key} ms");
+    assert!(opens < 3.0 * short_opens, "interactive after {opens} ms, a short one {short_opens}");
+    assert!(key < 5.0 * short_key, "a key is drawn after {key} ms, in a short one {short_key}");
     tab.eval("document.querySelector('#prompt').value = ''");
     tab.say("One more.");
     fixture.request().say("Fine.");

@@ -115,7 +115,6 @@ impl Browser {
         for domain in ["Page", "Runtime", "Log"] {
             tab.call(&format!("{domain}.enable"), json!({}));
         }
-        tab.call("Performance.enable", json!({ "timeDomain": "threadTicks" }));
         tab.size(1280, 800);
         tab.prefer("light");
         tab.load("Page.navigate", json!({ "url": url }));
@@ -391,15 +390,6 @@ impl Tab {
         let colours = json!({ "name": "prefers-color-scheme", "value": scheme });
         let motion = json!({ "name": "prefers-reduced-motion", "value": motion });
         self.call("Emulation.setEmulatedMedia", json!({ "features": [colours, motion] }));
-    }
-
-    /// Returns the milliseconds that the page's own thread has worked since it was loaded, however
-    /// busy the machine is.
-    pub fn worked(&self) -> f64 {
-        let metrics = self.call("Performance.getMetrics", json!({}));
-        let task =
-            metrics["metrics"].as_array().unwrap().iter().find(|one| one["name"] == "TaskDuration");
-        task.unwrap()["value"].as_f64().unwrap() * 1000.0
     }
 
     /// Saves a screenshot, for a person to check.
