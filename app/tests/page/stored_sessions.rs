@@ -101,8 +101,7 @@ fn draws_key_in(tab: &Tab) -> f64 {
     [1, 2, 3].map(|_| tab.eval(&key).as_f64().unwrap()).into_iter().fold(f64::INFINITY, f64::min)
 }
 
-/// C208: The page opens a session near its end: a long one about as fast as one that it shows
-/// whole.
+/// C208: The page opens a long session near its end, about as fast as a short session.
 #[test]
 fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
     let text = "## What was found\n\nThe **parser** reads `every` line:\n\n- first\n- second\n\n\

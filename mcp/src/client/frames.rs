@@ -97,7 +97,7 @@ impl Frames {
         self.0.is_refused.load(Ordering::Relaxed)
     }
 
-    /// Returns the message as the SDK reads it, or `None` if it is none.
+    /// Returns the message in the form that the SDK reads, or `None` for noise.
     fn message(&self, value: Value, asked: Option<&RequestId>) -> Option<Value> {
         let Value::Object(mut message) = value else { return None };
         let is_marked = message.insert("jsonrpc".into(), "2.0".into()).is_some();
@@ -180,8 +180,7 @@ impl Frames {
         open.remove(at)
     }
 
-    /// Removes the request of an answer that does not name it: the one that was asked, else the
-    /// only one.
+    /// Removes the request that an answer without an id belongs to: `asked`, or the only open one.
     fn take_asked(&self, asked: Option<&RequestId>) -> Option<(RequestId, Expected)> {
         if let Some(id) = asked {
             return self.take(id);

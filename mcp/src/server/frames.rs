@@ -38,7 +38,7 @@ impl Reader<RoleServer> for Frames {
     }
 }
 
-/// Returns the message, or the reply to one that is invalid. An invalid response has no reply.
+/// Returns the message, or the reply to an invalid message. An invalid response has no reply.
 fn heard(mut message: Value) -> Option<Heard<RoleServer>> {
     let (id, method) = (message.get("id").cloned(), message.get("method").cloned());
     if let Some(members) = message.as_object_mut() {
