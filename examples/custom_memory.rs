@@ -16,7 +16,7 @@ use loopwright::log::{LogEntry, MemoryError, SessionInfo, sub_agents};
 use loopwright::memory::conformance;
 use loopwright::{Environment, Memory, SessionStore, SystemEnvironment};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncTypedCommands, Client, Cmd, FromRedisValue, cmd};
+use redis::{AsyncConnectionConfig, AsyncTypedCommands, Client, Cmd, FromRedisValue, cmd};
 
 const LEASE: Duration = Duration::from_secs(60);
 const OPEN: &str = "return redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0";
@@ -46,6 +46,15 @@ struct OpenSession {
     redis: Redis,
     name: String,
     owner: String,
+}
+
+impl Redis {
+    /// Connects to a server. The client's own limit of half a second is too short for a busy one.
+    pub async fn connect(client: Client) -> Result<Self, MemoryError> {
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(LEASE / 6));
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
+        Ok(Redis { client, connection: connection.map_err(MemoryError::failed)? })
+    }
 }
 
 fn eval(script: &str, name: &str, args: &[String]) -> Cmd {
@@ -182,11 +191,7 @@ impl SessionStore for Redis {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDIS_URL").map_err(|_| "set REDIS_URL to the address of a server")?;
     let client = Client::open(url)?;
-    let connect = async || {
-        let connection =
-            client.get_multiplexed_async_connection().await.map_err(MemoryError::failed)?;
-        Ok(Redis { client: client.clone(), connection })
-    };
+    let connect = || Redis::connect(client.clone());
     conformance::check(&connect().await?).await?;
     conformance::check_reopened(connect).await?;
     println!("The store passes the conformance suite.");

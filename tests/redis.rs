@@ -72,8 +72,8 @@ fn a_custom_store_passes_the_conformance_suite() {
 async fn an_owner_whose_key_has_expired_continues_unless_another_one_has_appeared() {
     let server = start_server();
     let client = redis::Client::open(&*server.url).unwrap();
-    let connection = client.get_multiplexed_async_connection().await.unwrap();
-    let store = Redis { client, connection: connection.clone() };
+    let store = Redis::connect(client).await.unwrap();
+    let connection = store.connection.clone();
     let expire = async || {
         let deleted: u8 =
             redis::cmd("DEL").arg("owner:s").query_async(&mut connection.clone()).await.unwrap();
@@ -100,8 +100,8 @@ async fn an_owner_whose_key_has_expired_continues_unless_another_one_has_appeare
 async fn an_idle_owner_is_renewed() {
     let server = start_server();
     let client = redis::Client::open(&*server.url).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let store = Redis { client, connection: connection.clone() };
+    let store = Redis::connect(client).await.unwrap();
+    let mut connection = store.connection.clone();
     let memory = store.open("s").await.unwrap();
     let short: u8 = redis::cmd("PEXPIRE")
         .arg("owner:s")

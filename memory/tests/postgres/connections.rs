@@ -135,11 +135,11 @@ async fn an_append_with_an_unknown_result_ends_the_session() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_server_operations_fail() {
     let server = Server::start();
-    let store = Postgres::builder(server.url()).lease(Duration::from_secs(1));
+    let store = Postgres::builder(server.url()).lease(Duration::from_secs(5));
     let store = store.connect().await.unwrap().durability(Durability::Every);
     let memory = begin(&store, "s", &[numbered(0)]).await;
     server.stop("immediate");
-    tokio::time::timeout(Duration::from_secs(20), memory.lost()).await.unwrap();
+    tokio::time::timeout(TIMEOUT, memory.lost()).await.unwrap();
     assert_eq!(memory.append(1, [numbered(1)].into()).await, Err(MemoryError::Lost));
     memory.close().await;
     let failed = store.read("s", 0).await.err().unwrap().to_string();
@@ -147,6 +147,7 @@ async fn without_a_server_operations_fail() {
     assert!(store.check_writable().await.is_err());
     drop(memory);
     server.run();
+    let store = Postgres::builder(server.url()).connect().await.unwrap(); // with a longer lease
     let memory: Arc<dyn Memory> = open_when_free(&store, "s").await.0;
     assert_eq!(memory.load(0).await.unwrap(), [numbered(0)]);
     memory.append(1, [numbered(1)].into()).await.unwrap();

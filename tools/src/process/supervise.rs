@@ -31,10 +31,9 @@ use super::watchdog::Watchdog;
 const OUTPUT_GRACE: Duration = Duration::from_millis(200);
 /// The maximum time limit. A longer one, such as `Duration::MAX`, has no effect.
 const MAX_TIMEOUT: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
-/// The maximum time for killing all processes after the command's timeout.
-const KILL_TIMEOUT: Duration = Duration::from_millis(700);
-/// The maximum additional time for killing if the command ended before its timeout.
-const MAX_EXTRA_KILL_TIME: Duration = Duration::from_secs(10);
+/// The maximum time for killing all processes. Killed processes need the processor once more to end,
+/// so hundreds of them need seconds on a busy machine.
+const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The timeout for the exit status of a killed command.
 const REAP_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// The interval for offering live output that was not accepted, and for reading the number of
@@ -171,8 +170,7 @@ fn run(
     let exited = matches!(end, Ok(End::Exited));
     let left_behind = exited && !job.ends_together;
     let background_processes = if left_behind { processes.count_running() } else { 0 };
-    let time_left = deadline.saturating_duration_since(Instant::now());
-    let unkillable_processes = processes.kill(KILL_TIMEOUT + time_left.min(MAX_EXTRA_KILL_TIME));
+    let unkillable_processes = processes.kill(KILL_TIMEOUT);
     let status = reap(&mut child, supervisor.exit.as_fd())?;
     supervisor.read_output()?; // what is left in the pipe
     supervisor.offer_live_output();
