@@ -25,23 +25,16 @@ impl Definitions {
         Self::default()
     }
 
-    /// Opens a record in a file. The file is read now and replaced with each change. It need not
-    /// exist.
+    /// Opens a record in a file. The file is read now, and read again and replaced with each
+    /// change, so that other records in it stay. It need not exist.
     ///
     /// # Errors
     ///
     /// Fails if the file cannot be read, or was not written by this type.
     pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
-        let digests = match std::fs::metadata(&path) {
-            Err(why) if why.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
-            Err(why) => return Err(why),
-            Ok(metadata) if metadata.len() > MAX_FILE_BYTES => {
-                return Err(io::Error::other(format!("{} is too large", path.display())));
-            }
-            Ok(_) => serde_json::from_slice(&std::fs::read(&path)?)?,
-        };
-        Ok(Definitions { path: Some(path), digests: Mutex::new(digests) })
+        let digests = Mutex::new(read(&path)?);
+        Ok(Definitions { path: Some(path), digests })
     }
 
     /// Returns the accepted digest of this key.
@@ -53,16 +46,27 @@ impl Definitions {
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be written. The digest is then recorded in memory only.
+    /// Fails if the file cannot be read or written. The digest is then recorded in memory only.
     pub fn accept(&self, key: &str, digest: &str) -> io::Result<()> {
         let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
         if digests.insert(key.to_owned(), digest.to_owned()).as_deref() == Some(digest) {
             return Ok(());
         }
-        match &self.path {
-            Some(path) => write(path, &digests),
-            None => Ok(()),
+        let Some(path) = &self.path else { return Ok(()) };
+        let mut kept = read(path)?; // another session may have changed it
+        kept.insert(key.to_owned(), digest.to_owned());
+        write(path, &kept)
+    }
+}
+
+fn read(path: &Path) -> io::Result<BTreeMap<String, String>> {
+    match std::fs::metadata(path) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+        Err(why) => Err(why),
+        Ok(metadata) if metadata.len() > MAX_FILE_BYTES => {
+            Err(io::Error::other(format!("{} is too large", path.display())))
         }
+        Ok(_) => Ok(serde_json::from_slice(&std::fs::read(path)?)?),
     }
 }
 
@@ -88,7 +92,11 @@ mod tests {
         assert_eq!(definitions.get("a"), None);
         definitions.accept("a", "1").unwrap();
         definitions.accept("a", "2").unwrap();
-        assert_eq!(Definitions::open(&path).unwrap().get("a").as_deref(), Some("2"));
+        let other = Definitions::open(&path).unwrap();
+        assert_eq!(other.get("a").as_deref(), Some("2"));
+        other.accept("b", "3").unwrap();
+        definitions.accept("c", "4").unwrap();
+        assert_eq!(Definitions::open(&path).unwrap().get("b").as_deref(), Some("3"));
         std::fs::write(&path, "{").unwrap();
         assert!(Definitions::open(&path).is_err());
     }
