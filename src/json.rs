@@ -85,25 +85,26 @@ pub fn has_more_values(text: &[u8], max: usize) -> bool {
 /// ```
 pub fn replace_lone_surrogates(json: &str) -> Option<String> {
     let mut out = String::new();
-    let (mut rest, mut changed) = (json, false);
-    while let Some(at) = rest.find('\\') {
-        let (before, escape) = rest.split_at(at);
-        out.push_str(before);
-        let length = match (surrogate(escape), escape.get(6..).and_then(surrogate)) {
-            (Some(true), Some(false)) => 12,
+    let (mut at, mut copied) = (0, 0);
+    while let Some(next) = json[at..].find('\\') {
+        at += next;
+        let escape = &json[at..];
+        match (surrogate(escape), escape.get(6..).and_then(surrogate)) {
+            (Some(true), Some(false)) => at += 12,
             (Some(_), _) => {
+                out.push_str(&json[copied..at]);
                 out.push_str("\\ufffd");
-                changed = true;
-                rest = &escape[6..];
-                continue;
+                at += 6;
+                copied = at;
             }
-            (None, _) => 1 + escape[1..].chars().next().map_or(0, char::len_utf8),
-        };
-        out.push_str(&escape[..length]);
-        rest = &escape[length..];
+            (None, _) => at += 1 + escape[1..].chars().next().map_or(0, char::len_utf8),
+        }
     }
-    out.push_str(rest);
-    changed.then_some(out)
+    if copied == 0 {
+        return None;
+    }
+    out.push_str(&json[copied..]);
+    Some(out)
 }
 
 /// Returns `Some(true)` if `text` starts with an escaped high surrogate, and `Some(false)` if it
@@ -115,6 +116,45 @@ fn surrogate(text: &str) -> Option<bool> {
         0xdc00..=0xdfff => Some(false),
         _ => None,
     }
+}
+
+/// Returns a member of the object that starts a text, even if the rest cannot be parsed.
+///
+/// ```
+/// use loopwright_core::json::member;
+///
+/// assert_eq!(member(r#"{"params":{"id":1},"id":2,"method":"#, "id"), Some(2.into()));
+/// ```
+pub fn member(json: &str, name: &str) -> Option<Value> {
+    let (mut depth, mut rest) = (0_usize, json);
+    while let Some(at) = rest.find(['"', '{', '[', '}', ']']) {
+        let (token, after) = rest[at..].split_at(1);
+        rest = after;
+        match token {
+            "\"" => {
+                let (string, after) = rest.split_at(end_of_string(rest)?);
+                rest = &after[1..];
+                let value = rest.trim_start().strip_prefix(':');
+                if let (1, Some(value)) = (depth, value.filter(|_| string == name)) {
+                    let mut values = serde_json::Deserializer::from_str(value).into_iter();
+                    return values.next()?.ok();
+                }
+            }
+            "{" | "[" => depth += 1,
+            _ => depth = depth.checked_sub(1)?,
+        }
+    }
+    None
+}
+
+/// Returns the length of a string up to its closing quote.
+fn end_of_string(text: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    text.bytes().position(|byte| {
+        let is_end = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        is_end
+    })
 }
 
 /// Returns the steps of reading a text.
@@ -222,6 +262,20 @@ mod tests {
             r#""\ufffd\ud83d\ude00""#
         );
         assert_eq!(replace_lone_surrogates(r#""\"#), None);
+    }
+
+    #[test]
+    fn a_member_is_found_in_a_text_that_cannot_be_parsed() {
+        for (text, id) in [
+            (r#"{"id":1,"#, 1.into()),
+            (r#"{"a":{"id":2,"b":["id"]},"c":"\\\"id","id" : "x","d":NaN"#, Value::from("x")),
+            (r#"{"a":NaN,"id":null}"#, Value::Null),
+        ] {
+            assert_eq!(member(text, "id"), Some(id), "{text}");
+        }
+        for none in ["", "{", r#"{"a":{"id":1}"#, r#"}{"id":1}"#, r#"{"id":NaN}"#] {
+            assert_eq!(member(none, "id"), None, "{none}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! [`from_json`]: deserialises a value, with the position of errors in the body.
 
+use loopwright_core::json::replace_lone_surrogates;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_path_to_error::{Path, Segment};
@@ -17,7 +18,7 @@ pub const NOT_BLANK: &str = r"[^\s\u0085]|\ufeff";
 pub const MAX_WHOLE: u64 = (1 << 53) - 1;
 
 /// Deserialises a value from JSON. `path` is the position of that JSON in the body, as a JSON
-/// Pointer.
+/// Pointer. Escaped lone surrogates, which JavaScript writes for half an emoji, become U+FFFD.
 ///
 /// ```
 /// use loopwright_protocols::from_json;
@@ -32,6 +33,8 @@ pub const MAX_WHOLE: u64 = (1 << 53) - 1;
 pub fn from_json<T: DeserializeOwned>(json: &[u8], path: &str) -> Result<T, DecodeError> {
     let text = std::str::from_utf8(json)
         .map_err(|_| DecodeError::at(path, "The body is not valid UTF-8."))?;
+    let repaired = replace_lone_surrogates(text);
+    let text = repaired.as_deref().unwrap_or(text);
     let mut json = serde_json::Deserializer::from_str(text);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|why| {
         let at = format!("{path}{}", pointer(why.path()));

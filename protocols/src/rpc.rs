@@ -1,10 +1,14 @@
 //! JSON-RPC 2.0: the messages of A2A and ACP.
 
+use loopwright_core::json::{has_more_values, member};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::error::DecodeError;
 use crate::from_json::from_json;
+
+/// The maximum number of values in a message. Parsing so many takes tens of milliseconds.
+const MAX_VALUES: usize = 250_000;
 
 /// An error object of JSON-RPC 2.0: the reason why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -74,9 +78,12 @@ impl RpcMessage {
     /// Parses a message. An error comes with the id for the response, which is `null` if the
     /// message has no valid id.
     pub(crate) fn decode(json: &[u8]) -> Result<Self, (Value, RpcError)> {
+        if has_more_values(json, MAX_VALUES) {
+            let why = format!("The message has more than {MAX_VALUES} values.");
+            return Err((request_id(json), RpcError::invalid_request(why)));
+        }
         let value: Value = from_json(json, "")
-            .map_err(|error| (Value::Null, RpcError::new(-32700, error.message)))?;
-        let is_id = |id: &&Value| id.is_number() || id.is_string();
+            .map_err(|error| (request_id(json), RpcError::new(-32700, error.message)))?;
         let id = value.get("id").filter(is_id).cloned().unwrap_or_default();
         let invalid = |why: &str| {
             let why = format!("This is no message of JSON-RPC 2.0: {why}.");
@@ -94,4 +101,18 @@ impl RpcMessage {
             Err(why) => invalid(&why.to_string()),
         }
     }
+}
+
+/// Returns the id of a request that cannot be parsed, given its first bytes at least: `null` if it
+/// has none, or if it may be a response.
+pub fn request_id(start: &[u8]) -> Value {
+    let text = String::from_utf8_lossy(start);
+    match member(&text, "method") {
+        Some(Value::String(_)) => member(&text, "id").filter(|id| is_id(&id)).unwrap_or_default(),
+        _ => Value::Null,
+    }
+}
+
+fn is_id(id: &&Value) -> bool {
+    id.is_number() || id.is_string()
 }
