@@ -1,5 +1,6 @@
 //! The MCP servers of the coding agent: their selection from settings and the command line.
 
+mod consent;
 mod launch;
 mod login;
 pub(crate) mod servers;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use loopwright_mcp::{Definitions, ProcessLimit, ServerConfig};
 
+pub(crate) use self::consent::{Consent, editor_servers};
 use self::login::Logins;
 pub(crate) use self::servers::Servers;
 use crate::config::Config;
@@ -64,6 +66,7 @@ impl Servers {
         for argument in &settings.mcp {
             match argument {
                 McpArg::Add(server) => add(server),
+                McpArg::Editor(_) => {}
                 McpArg::Accept(name) => {
                     let is_known = |server: &ServerConfig| server.name() == name;
                     if !project.iter().chain(&config.user.servers).any(is_known) {
@@ -76,12 +79,21 @@ impl Servers {
             }
         }
         let running = Some(config.program.mcp.clone());
+        let editor = settings.mcp.iter().filter_map(|argument| match argument {
+            // The user's own settings have precedence.
+            McpArg::Editor(server) if !configs.contains_key(server.name()) => {
+                let consent = Consent::new(definitions.clone(), root, server);
+                Some((server.clone(), consent))
+            }
+            _ => None,
+        });
+        let editor: Vec<_> = editor.collect();
         let configs: Vec<_> = configs.into_values().collect();
         let logins = match configs.is_empty() {
             true => Logins::default(),
             false => Logins::open(config.program.names.data_directory().as_deref())?,
         };
-        Ok(Servers { configs, definitions, logins, running, processes: None })
+        Ok(Servers { configs, editor, definitions, logins, running, processes: None })
     }
 
     /// Returns the MCP servers of `serve`: the user's.
@@ -97,7 +109,7 @@ impl Servers {
         };
         let processes = Some(ProcessLimit::new(MAX_PROCESSES, MAX_PROCESSES_PER_USER));
         let logins = Logins::default(); // users of a server have no browser beside it
-        Ok(Servers { configs, definitions, logins, running: None, processes })
+        Ok(Servers { configs, editor: Vec::new(), definitions, logins, running: None, processes })
     }
 }
 

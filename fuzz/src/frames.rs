@@ -1,4 +1,4 @@
-//! Any lines from an MCP server, and from an MCP client.
+//! Any lines from an MCP server, an MCP client, and an editor.
 
 use std::io;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use loopwright_core::event::ExternalAction;
 use loopwright_core::tool::ToolSource as _;
 use loopwright_mcp::server::{AgentServer, HostSession, ServedTool, SessionHost};
 use loopwright_mcp::{CommandLine, Launch, McpServer, Pipes, ServerConfig};
+use loopwright_protocols::acp::{self, ClientMessage};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
@@ -17,8 +18,12 @@ use crate::worker::run_task;
 const PIPE_BYTES: usize = 1 << 20;
 
 /// Lists the tools of a server and calls one, with these lines before each of its answers. Then
-/// serves a client with these lines. Panics, or never returns, if a line stops either.
+/// serves a client with these lines, and reads them as an editor's. Panics, or never returns, if a
+/// line stops one of these, or if the answer to an editor's request would not have its id.
 pub fn check_frames(bytes: &[u8]) {
+    for line in bytes.split(|byte| *byte == b'\n') {
+        check_editor(line);
+    }
     run_task("the lines of a server", async {
         let config = ServerConfig::read("s", &json!({ "command": "s" })).expect("a server");
         let server = McpServer::builder(config).launch(Lines(bytes.into())).build();
@@ -47,6 +52,18 @@ pub fn check_frames(bytes: &[u8]) {
             assert_eq!(answer["jsonrpc"], "2.0");
         }
     });
+}
+
+/// Panics if what is read from an editor's line has another id than the line.
+fn check_editor(line: &[u8]) {
+    let id = match acp::decode(line) {
+        Ok(ClientMessage::Request(id, _)) | Err((id, _)) => id,
+        _ => return,
+    };
+    let sent: Value = serde_json::from_slice(line).unwrap_or_default();
+    if sent["id"].is_number() || sent["id"].is_string() {
+        assert_eq!(id, sent["id"]);
+    }
 }
 
 /// A server that sends these lines before each of its answers.

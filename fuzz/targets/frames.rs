@@ -1,4 +1,4 @@
-//! Any lines from an MCP server, and from an MCP client.
+//! Any lines from an MCP server, an MCP client, and an editor.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

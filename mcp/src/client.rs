@@ -207,7 +207,7 @@ impl McpServer {
     pub fn builder(config: ServerConfig) -> ServerBuilder {
         let options = Options {
             config,
-            launch: Arc::new(Unconfined),
+            launch: Arc::new(Unconfined::default()),
             roots: Vec::new(),
             model: None,
             asks: true,

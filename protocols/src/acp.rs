@@ -34,6 +34,8 @@ mod update;
 
 pub use decision::{Answer, Permission, form, read_form};
 pub use diff::{Diff, diffs};
-pub use message::{ClientMessage, ClientRequest, decode};
+pub use message::{ClientMessage, ClientRequest, McpServer, Surroundings, decode};
 pub use outcome::stop_reason;
 pub use update::{SessionUpdates, notice, text_content};
+
+pub use crate::rpc::request_id;

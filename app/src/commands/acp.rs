@@ -10,12 +10,11 @@ mod open;
 mod session;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright_protocols::RpcError;
-use loopwright_protocols::acp::{ClientMessage, ClientRequest, decode};
+use loopwright_protocols::acp::{ClientMessage, ClientRequest, Surroundings, decode, request_id};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -49,9 +48,9 @@ pub(crate) async fn acp(args: AcpArgs, config: Arc<Config>) -> Result<u8, StartE
         tokio::select! {
             line = lines.recv() => match line {
                 Some(Line::Message(line)) => editor.line(&line).await,
-                Some(Line::TooLong) => {
+                Some(Line::TooLong(start)) => {
                     let why = RpcError::invalid_request("The line is too long: 64 MiB at most.");
-                    editor.client.respond(&Value::Null, Err(why)).await;
+                    editor.client.respond(&request_id(&start), Err(why)).await;
                 }
                 None => break,
             },
@@ -108,10 +107,12 @@ impl Editor {
                 self.client.set_forms(has_forms);
                 return Some(Ok(self.initialized()));
             }
-            ClientRequest::NewSession(cwd) => self.open(id, Target::New, cwd),
-            ClientRequest::LoadSession(session, cwd) => self.open(id, Target::Load(session), cwd),
-            ClientRequest::ResumeSession(session, cwd) => {
-                self.open(id, Target::Resume(session), cwd);
+            ClientRequest::NewSession(given) => self.open(id, Target::New, given),
+            ClientRequest::LoadSession(session, given) => {
+                self.open(id, Target::Load(session), given);
+            }
+            ClientRequest::ResumeSession(session, given) => {
+                self.open(id, Target::Resume(session), given);
             }
             ClientRequest::ListSessions { cwd, cursor } => {
                 let (opener, id) = (self.opener.clone(), id.clone());
@@ -162,7 +163,7 @@ impl Editor {
     }
 
     /// Opens a session in its own task. A session that is open is closed first.
-    fn open(&mut self, id: &Value, target: Target, cwd: PathBuf) {
+    fn open(&mut self, id: &Value, target: Target, given: Surroundings) {
         let closed = match &target {
             Target::New => None,
             Target::Load(session) | Target::Resume(session) => self.close(session),
@@ -172,7 +173,7 @@ impl Editor {
             if let Some(closed) = closed {
                 let _ = closed.await; // an error means that it had already ended
             }
-            (id, opener.open(target, cwd).await)
+            (id, opener.open(target, given).await)
         });
     }
 

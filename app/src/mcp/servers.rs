@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use loopwright_core::Principal;
 use loopwright_host::{AgentRejection, AgentSetup, CodingAgentBuilder};
-use loopwright_mcp::{Definitions, McpServer, ProcessLimit, ServerConfig, ToolSearch, Transport};
+use loopwright_mcp::{
+    Definitions, McpServer, ProcessLimit, ServerConfig, ToolSearch, Transport, Unconfined,
+};
 use loopwright_tools::Workspace;
 
-use super::Logins;
+use super::consent::Consent;
 use super::launch::Confined;
+use super::login::Logins;
 use crate::environment::started_as;
 use crate::slash::{SlashCommand, SlashReply};
 
@@ -24,6 +27,8 @@ pub(crate) struct Running(Arc<Mutex<Vec<McpServer>>>);
 #[derive(Clone, Default)]
 pub(crate) struct Servers {
     pub(super) configs: Vec<ServerConfig>,
+    /// The servers of the user's editor, each with the user's consent.
+    pub(super) editor: Vec<(ServerConfig, Consent)>,
     pub(super) definitions: Arc<Definitions>,
     pub(super) logins: Logins,
     /// The list of the agent's running servers, if only one agent exists at a time.
@@ -33,16 +38,26 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
+    /// Returns the consents to start servers of the user's editor that are not given yet.
+    pub(crate) fn consents(&self) -> Vec<Consent> {
+        let consents = self.editor.iter().map(|(_, consent)| consent);
+        consents.filter(|consent| !consent.is_given()).cloned().collect()
+    }
+
     /// Gives these servers to each agent that `builder` builds.
     pub(crate) fn extend(self, builder: CodingAgentBuilder) -> CodingAgentBuilder {
-        if self.configs.is_empty() {
+        if self.configs.is_empty() && self.editor.is_empty() {
             if let Some(running) = &self.running {
                 running.set(Vec::new());
             }
             return builder;
         }
         builder.extend(move |agent, setup, workspace| {
-            let servers = self.configs.iter().map(|config| self.server(config, setup, workspace));
+            let configs = self.configs.iter().map(|config| (config, None));
+            let editor = self.editor.iter().map(|(config, consent)| (config, Some(consent)));
+            let servers = configs
+                .chain(editor)
+                .map(|(config, consent)| self.server(config, consent, setup, workspace));
             let servers: Vec<McpServer> = servers.collect::<Result<_, _>>()?;
             if let Some(running) = &self.running {
                 running.set(servers.clone());
@@ -55,6 +70,7 @@ impl Servers {
     fn server(
         &self,
         config: &ServerConfig,
+        consent: Option<&Consent>,
         setup: &AgentSetup,
         workspace: &Workspace,
     ) -> Result<McpServer, AgentRejection> {
@@ -74,11 +90,14 @@ impl Servers {
             // A single prompt may have no later request in which the tools could be offered.
             None => builder.start_wait(TERMINAL_START_WAIT),
         };
+        if let Some(consent) = consent {
+            return Ok(builder.launch(consent.clone()).build());
+        }
         let is_confined =
             matches!(&config.transport, Transport::Stdio(command) if !command.unconfined);
         Ok(match is_confined {
             true => builder.launch(Confined::new(workspace)).build(),
-            false => builder.build(),
+            false => builder.launch(Unconfined::in_directory(workspace.root())).build(),
         })
     }
 }

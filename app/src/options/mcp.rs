@@ -10,6 +10,8 @@ pub(crate) enum McpArg {
     Accept(String),
     /// A server that the command line defines.
     Add(ServerConfig),
+    /// A server that the user's editor passes. It starts once the user has accepted it.
+    Editor(ServerConfig),
 }
 
 impl McpArg {

@@ -19,7 +19,7 @@ use super::model;
 use crate::config::Config;
 use crate::error::StartError;
 use crate::facts;
-use crate::mcp::Servers;
+use crate::mcp::{Consent, Servers};
 use crate::output::{self, Verbosity};
 use crate::program::Kind;
 use crate::settings::Settings;
@@ -42,6 +42,8 @@ pub(crate) struct Built {
     /// The serialised settings of the session.
     pub(crate) settings: Value,
     pub(crate) telemetry: AppTelemetry,
+    /// The servers of the user's editor that the user has not accepted yet.
+    pub(crate) consents: Vec<Consent>,
 }
 
 /// The previews of an agent's pending calls.
@@ -83,6 +85,7 @@ pub(crate) async fn build(
         Kind::Coding => Servers::of_session(settings, config, verbosity)?,
         Kind::Own(_) => Servers::default(),
     };
+    let consents = servers.consents();
     let plan = Plan {
         factory: kind.factory(memory, config.program.system.as_ref(), servers)?,
         system: config.program.system.as_ref(),
@@ -135,6 +138,7 @@ pub(crate) async fn build(
         previews,
         settings,
         telemetry: config.telemetry.clone(),
+        consents,
     })
 }
 

@@ -23,7 +23,9 @@ impl Editor {
     /// Starts `loopwright acp` with further options.
     fn with(dir: &TempDir, server: &Server, more: &[&str]) -> Editor {
         let args = ["acp", "--model", "openai/x", "--base-url", &server.url];
-        let process = BIN.start(dir, &[&args, more].concat());
+        let data = dir.path().join("data");
+        let vars = [("XDG_DATA_HOME", data.to_str().unwrap())];
+        let process = BIN.start_with(dir, &[&args, more].concat(), &vars);
         let mut editor = Editor { process, unread: String::new(), requests: 0 };
         let initialized = editor.request("initialize", json!({ "protocolVersion": 1 }));
         assert_eq!(initialized["result"]["protocolVersion"], 1);
@@ -231,4 +233,76 @@ fn a_prompt_whose_session_is_closed_is_cancelled() {
         let closed = editor.until(|message| message["id"] == closing);
         assert_eq!(closed["error"], Value::Null, "{method}");
     }
+}
+
+/// C467: The user is asked once about each server of the editor, and again if its command changes.
+#[test]
+fn the_servers_of_the_editor_start_when_they_are_allowed() {
+    let (dir, server) = (project(), Server::start());
+    let script = r#"
+        while read -r line; do
+            id=${line#*\"id\":}; id=${id%%[,\}]*}
+            case $line in
+            *'"method":"initialize"'*)
+                result='{"protocolVersion":"2025-11-25","serverInfo":{"name":"s","version":"1"},
+                    "capabilities":{"tools":{}}}' ;;
+            *'"method":"tools/list"'*)
+                result='{"tools":[{"name":"'$TOOL'","description":"'$PWD'",
+                    "inputSchema":{"type":"object"}}]}' ;;
+            *'"id":'*)
+                echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"unknown"}}'
+                continue ;;
+            *) continue ;;
+            esac
+            echo '{"jsonrpc":"2.0","id":'$id',"result":'$result'}' | tr -d '\n'
+            echo
+        done"#;
+    let mcp = |tool: &str| {
+        let env = json!([{ "name": "TOOL", "value": tool }]);
+        let sh = json!({ "name": "My Shell", "command": "sh", "args": ["-c", script], "env": env });
+        let other = json!({ "name": "my_shell", "command": "sh", "args": [], "env": [] });
+        let web =
+            json!({ "type": "http", "name": "web", "url": "https://a.example", "headers": [] });
+        json!([sh, other, web])
+    };
+    let offered = |editor: &mut Editor, tool: &str, allow: Option<&str>| {
+        let new = json!({ "cwd": dir.path(), "mcpServers": mcp(tool) });
+        let id = editor.send("session/new", new);
+        let left_out = editor.until(|message| message["method"] == "session/update");
+        for name in ["my_shell", "web"] {
+            let notice = format!("`{name}` is left out");
+            assert!(left_out.to_string().contains(&notice), "{left_out}");
+        }
+        let new = editor.until(|message| message["id"] == id);
+        let session = new["result"]["sessionId"].as_str().unwrap().to_owned();
+        let prompt = editor.prompt(&session, "Go.");
+        if let Some(choice) = allow {
+            let asked = editor.permission();
+            assert_eq!(asked["params"]["toolCall"]["title"], "Start the MCP server `my-shell`");
+            assert!(asked.to_string().contains("gets the variables TOOL"), "{asked}");
+            let outcome = json!({ "outcome": { "outcome": "selected", "optionId": choice } });
+            let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": outcome });
+            editor.process.line(&answer.to_string());
+        }
+        let request = server.request();
+        let name = format!("my-shell__{tool}");
+        let tools = request.body["tools"].as_array().unwrap();
+        let tool = tools.iter().find(|tool| tool["function"]["name"] == name.as_str());
+        if let Some(tool) = tool {
+            let description = tool["function"]["description"].as_str().unwrap();
+            let directory = dir.path().canonicalize().unwrap();
+            assert!(description.contains(directory.to_str().unwrap()), "{description}");
+        }
+        let is_offered = tool.is_some();
+        request.say("Done.");
+        editor.until(|message| message["id"] == prompt);
+        is_offered
+    };
+    let mut editor = Editor::start(&dir, &server);
+    assert!(!offered(&mut editor, "greet", Some("reject")));
+    assert!(offered(&mut editor, "greet", Some("allow")));
+    assert!(offered(&mut editor, "greet", None));
+    assert!(offered(&mut editor, "wave", Some("allow")));
+    drop(editor);
+    assert!(offered(&mut Editor::start(&dir, &server), "wave", None));
 }

@@ -52,6 +52,9 @@ pub struct CommandLine {
     pub args: Vec<String>,
     /// The names of the environment variables of this process that the command gets.
     pub env: Vec<String>,
+    /// Further environment variables of the command, with their values. Settings in files have
+    /// none.
+    pub variables: BTreeMap<String, String>,
     /// `true` to give the command access to the network.
     pub network: bool,
     /// `true` to run the command without confinement.
@@ -94,6 +97,8 @@ struct Settings {
     args: Vec<String>,
     #[serde(default)]
     env: Vec<String>,
+    #[serde(skip_deserializing, skip_serializing_if = "BTreeMap::is_empty")]
+    variables: BTreeMap<String, String>,
     #[serde(default)]
     network: bool,
     #[serde(default)]
@@ -183,7 +188,8 @@ impl ServerConfig {
         };
         match &self.transport {
             Transport::Stdio(command) => {
-                list("gets the variables", &command.env);
+                let variables = command.env.iter().chain(command.variables.keys());
+                list("gets the variables", &variables.cloned().collect::<Vec<_>>());
                 list("reads", &command.readable);
                 list("writes", &command.writable);
                 if command.network {
@@ -214,12 +220,13 @@ impl Settings {
         };
         let (url, headers) = endpoint.map(|e| (Some(e.url), e.headers)).unwrap_or_default();
         let program = command.as_ref().map(|command| command.program.clone());
-        let CommandLine { args, env, network, unconfined, readable, writable, .. } =
+        let CommandLine { args, env, variables, network, unconfined, readable, writable, .. } =
             command.unwrap_or_default();
         Settings {
             command: program,
             args,
             env,
+            variables,
             network,
             unconfined,
             readable,
@@ -232,7 +239,9 @@ impl Settings {
     }
 
     fn transport(self) -> Result<Transport, String> {
-        let Settings { command, args, env, network, unconfined, readable, writable, .. } = self;
+        let Settings {
+            command, args, env, variables, network, unconfined, readable, writable, ..
+        } = self;
         match (command, self.url) {
             (Some(_), Some(_)) => Err("`command` and `url` exclude each other".into()),
             (None, None) => Err("it needs `command` or `url`".into()),
@@ -242,6 +251,9 @@ impl Settings {
                 }
                 if !self.headers.is_empty() {
                     return Err("`headers` belong to a `url`".into());
+                }
+                if let Some(name) = variables.keys().find(|name| !is_variable(name)) {
+                    return Err(format!("`{name}` is not the name of a variable"));
                 }
                 if let Some(name) = env.iter().find(|name| !is_variable(name)) {
                     let name = name.split('=').next().unwrap_or_default();
@@ -258,9 +270,16 @@ impl Settings {
                             .into(),
                     );
                 }
-                let command =
-                    CommandLine { program, args, env, network, unconfined, readable, writable };
-                Ok(Transport::Stdio(command))
+                Ok(Transport::Stdio(CommandLine {
+                    program,
+                    args,
+                    env,
+                    variables,
+                    network,
+                    unconfined,
+                    readable,
+                    writable,
+                }))
             }
             (None, Some(url)) => {
                 let parsed = reqwest::Url::parse(&url).map_err(|why| format!("`url`: {why}"))?;

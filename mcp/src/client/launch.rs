@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::io;
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use async_trait::async_trait;
@@ -36,11 +37,21 @@ pub struct Pipes {
 
 /// A launcher without confinement: commands can do everything that the user of this process can.
 ///
-/// A command gets `PATH`, `HOME` and the variables that its settings name. It is killed when the
-/// server is dropped, but the processes that it has started are not. Its standard error is
-/// discarded.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Unconfined;
+/// A command gets `PATH`, `HOME`, the variables that its settings name, and the ones with values. It
+/// is killed when the server is dropped, but the processes that it has started are not. Its standard
+/// error is discarded. By default it runs in the directory of this process.
+#[derive(Debug, Clone, Default)]
+pub struct Unconfined {
+    directory: Option<PathBuf>,
+}
+
+impl Unconfined {
+    /// Returns a launcher of commands that run in this directory. Launching fails if it does not
+    /// exist.
+    pub fn in_directory(directory: impl Into<PathBuf>) -> Self {
+        Unconfined { directory: Some(directory.into()) }
+    }
+}
 
 /// The environment variables that each command gets.
 const INHERITED: [&str; 6] = ["PATH", "HOME", "USER", "LANG", "TMPDIR", "TZ"];
@@ -49,10 +60,15 @@ const INHERITED: [&str; 6] = ["PATH", "HOME", "USER", "LANG", "TMPDIR", "TZ"];
 impl Launch for Unconfined {
     async fn launch(&self, command: &CommandLine) -> io::Result<Pipes> {
         let names = INHERITED.iter().copied().chain(command.env.iter().map(String::as_str));
-        let mut child = Command::new(&command.program)
+        let mut started = Command::new(&command.program);
+        if let Some(directory) = &self.directory {
+            started.current_dir(directory);
+        }
+        let mut child = started
             .args(&command.args)
             .env_clear()
             .envs(names.filter_map(|name| Some((name, std::env::var_os(name)?))))
+            .envs(&command.variables)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

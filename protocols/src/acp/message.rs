@@ -1,5 +1,6 @@
 //! The messages of a client: JSON-RPC 2.0 requests, notifications and responses.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,6 +11,9 @@ use serde_json::{Map, Value};
 use super::prompt::{ContentBlock, user_message};
 use crate::error::DecodeError;
 use crate::rpc::{RpcError, RpcMessage};
+
+/// The maximum number of MCP servers of a session.
+const MAX_MCP_SERVERS: usize = 32;
 
 /// A message of the client. Its ids are JSON-RPC 2.0's: numbers, strings or `null`.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,12 +39,12 @@ pub enum ClientRequest {
         /// `true` if the client shows forms: `clientCapabilities.elicitation.form`.
         has_forms: bool,
     },
-    /// `session/new` in this absolute directory. Its `mcpServers` are not used.
-    NewSession(PathBuf),
-    /// `session/load` in this directory: opens a session and sends its history.
-    LoadSession(Arc<str>, PathBuf),
-    /// `session/resume` in this directory: opens a session without sending its history.
-    ResumeSession(Arc<str>, PathBuf),
+    /// The method `session/new`.
+    NewSession(Surroundings),
+    /// `session/load`: opens a session and sends its history.
+    LoadSession(Arc<str>, Surroundings),
+    /// `session/resume`: opens a session without sending its history.
+    ResumeSession(Arc<str>, Surroundings),
     /// The method `session/list`.
     ListSessions {
         /// The directory; `None` for sessions of all directories.
@@ -56,6 +60,62 @@ pub enum ClientRequest {
     Prompt(Arc<str>, UserMessage),
 }
 
+/// What the client provides for a session.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Surroundings {
+    /// The working directory, an absolute path.
+    pub cwd: PathBuf,
+    /// The MCP servers that the user has set up in the client.
+    pub mcp_servers: Vec<McpServer>,
+}
+
+/// An MCP server of the client.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum McpServer {
+    /// A command that speaks MCP on its standard input and output.
+    Stdio {
+        /// The name of the server.
+        name: String,
+        /// The program.
+        command: String,
+        /// The arguments of the program.
+        args: Vec<String>,
+        /// The environment variables that the program gets besides a few of the agent's.
+        env: BTreeMap<String, String>,
+    },
+    /// A server with this name and a transport that the agent has not offered.
+    Other(String),
+}
+
+#[derive(Deserialize)]
+struct RawMcpServer {
+    name: String,
+    command: Option<String>,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    env: Vec<RawVariable>,
+}
+
+#[derive(Deserialize)]
+struct RawVariable {
+    name: String,
+    value: String,
+}
+
+impl From<RawMcpServer> for McpServer {
+    fn from(server: RawMcpServer) -> Self {
+        let RawMcpServer { name, command, args, env } = server;
+        let env = env.into_iter().map(|variable| (variable.name, variable.value)).collect();
+        match command {
+            Some(command) => McpServer::Stdio { name, command, args, env },
+            None => McpServer::Other(name),
+        }
+    }
+}
+
 /// The parameters of all methods.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -65,6 +125,7 @@ struct Params {
     cursor: Option<String>,
     mode_id: Option<String>,
     prompt: Option<Vec<ContentBlock>>,
+    mcp_servers: Option<Vec<RawMcpServer>>,
     #[serde(default)]
     client_capabilities: Value,
 }
@@ -105,9 +166,9 @@ fn request(method: &str, params: Value) -> Result<ClientRequest, RpcError> {
             let has_forms = !params.client_capabilities["elicitation"]["form"].is_null();
             ClientRequest::Initialize { has_forms }
         }
-        "session/new" => ClientRequest::NewSession(params.directory()?),
-        "session/load" => ClientRequest::LoadSession(params.session()?, params.directory()?),
-        "session/resume" => ClientRequest::ResumeSession(params.session()?, params.directory()?),
+        "session/new" => ClientRequest::NewSession(params.surroundings()?),
+        "session/load" => ClientRequest::LoadSession(params.session()?, params.surroundings()?),
+        "session/resume" => ClientRequest::ResumeSession(params.session()?, params.surroundings()?),
         "session/list" => ClientRequest::ListSessions { cwd: params.cwd, cursor: params.cursor },
         "session/close" => ClientRequest::CloseSession(params.session()?),
         "session/set_mode" => {
@@ -138,12 +199,18 @@ impl Params {
         required(self.session_id.take(), "sessionId")
     }
 
-    fn directory(&mut self) -> Result<PathBuf, DecodeError> {
-        let directory = required(self.cwd.take(), "cwd")?;
-        match directory.is_absolute() {
-            true => Ok(directory),
-            false => Err(DecodeError::at("/params/cwd", "the directory must be an absolute path")),
+    fn surroundings(&mut self) -> Result<Surroundings, DecodeError> {
+        let cwd = required(self.cwd.take(), "cwd")?;
+        if !cwd.is_absolute() {
+            return Err(DecodeError::at("/params/cwd", "the directory must be an absolute path"));
         }
+        let servers = self.mcp_servers.take().unwrap_or_default();
+        if servers.len() > MAX_MCP_SERVERS {
+            let why = format!("there are more than {MAX_MCP_SERVERS} servers");
+            return Err(DecodeError::at("/params/mcpServers", why));
+        }
+        let mcp_servers = servers.into_iter().map(McpServer::from).collect();
+        Ok(Surroundings { cwd, mcp_servers })
     }
 }
 
@@ -163,6 +230,7 @@ mod tests {
         decode(message.to_string().as_bytes())
     }
 
+    /// C468: An id is found even where the line is not JSON.
     #[test]
     fn what_is_no_message_is_refused_under_its_id() {
         let number = json!(7);
@@ -183,6 +251,14 @@ mod tests {
         }
         let deep = "[".repeat(100_000);
         assert_eq!(code(deep.as_bytes()), (Value::Null, -32700));
+        let request = |params: &str| {
+            let line = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"a/b","params":{params}}}"#);
+            code(line.as_bytes())
+        };
+        assert_eq!(request(&deep), (json!(7), -32700));
+        assert_eq!(request(&format!("[{}0]", "0,".repeat(300_000))), (json!(7), -32600));
+        let response = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{deep}"#);
+        assert_eq!(code(response.as_bytes()), (Value::Null, -32700));
     }
 
     #[test]
@@ -193,6 +269,48 @@ mod tests {
         assert!(why("session/prompt", json!({ "sessionId": "s" })).starts_with("/params/prompt: "));
         let audio = json!({ "sessionId": "s", "prompt": [{ "type": "audio", "data": "" }] });
         assert!(why("session/prompt", audio).starts_with("/params/prompt/0: "));
+    }
+
+    /// C469: JavaScript splits a pair when it cuts a text.
+    #[test]
+    fn half_an_emoji_is_replaced() {
+        let prompt = br#"{"jsonrpc":"2.0","id":7,"method":"session/prompt",
+            "params":{"sessionId":"s","prompt":[{"type":"text","text":"Hi \ud83d"}]}}"#;
+        let Ok(ClientMessage::Request(_, ClientRequest::Prompt(_, message))) = decode(prompt)
+        else {
+            panic!("no prompt");
+        };
+        assert_eq!(message.text(), "Hi \u{fffd}");
+    }
+
+    #[test]
+    fn the_servers_of_the_client_are_read() {
+        let servers = json!([
+            {
+                "name": "Files",
+                "command": "/bin/files",
+                "args": ["."],
+                "env": [{ "name": "A", "value": "b" }],
+            },
+            { "type": "http", "name": "web", "url": "https://a/b", "headers": [] },
+        ]);
+        let params = json!({ "cwd": "/w", "mcpServers": servers });
+        let Ok(ClientMessage::Request(_, ClientRequest::NewSession(new))) =
+            read("session/new", params)
+        else {
+            panic!("no request");
+        };
+        let files = McpServer::Stdio {
+            name: "Files".into(),
+            command: "/bin/files".into(),
+            args: vec![".".into()],
+            env: BTreeMap::from([("A".into(), "b".into())]),
+        };
+        assert_eq!(new.mcp_servers, [files, McpServer::Other("web".into())]);
+        let many = vec![json!({ "name": "a" }); MAX_MCP_SERVERS + 1];
+        let params = json!({ "cwd": "/w", "mcpServers": many });
+        let why = read("session/new", params).unwrap_err().1.message;
+        assert!(why.starts_with("/params/mcpServers: "), "{why}");
     }
 
     #[test]

@@ -19,12 +19,15 @@ const MAX_LINES_AHEAD: usize = 64;
 /// Maximum size of a line from the editor. A prompt may contain images.
 const MAX_LINE_BYTES: u64 = 64 << 20;
 
+/// The length of the start that is kept of a longer line: its `id` may be there.
+const KEPT_BYTES: usize = 4 << 10;
+
 /// A line from the editor.
 pub(super) enum Line {
     /// The bytes of a message.
     Message(Vec<u8>),
-    /// A line of more than [`MAX_LINE_BYTES`], which was skipped.
-    TooLong,
+    /// The start of a line of more than [`MAX_LINE_BYTES`], whose rest was skipped.
+    TooLong(Vec<u8>),
 }
 
 /// The callers that wait for a response, by the id of the request.
@@ -107,11 +110,12 @@ fn read_line(input: &mut impl BufRead, max_bytes: u64) -> io::Result<Option<Line
     if line.ends_with(b"\n") || (line.len() as u64) < max_bytes {
         return Ok(Some(Line::Message(line)));
     }
+    let start = line[..line.len().min(KEPT_BYTES)].to_vec();
     while !line.is_empty() && !line.ends_with(b"\n") {
         line.clear();
         input.take(max_bytes).read_until(b'\n', &mut line)?;
     }
-    Ok(Some(Line::TooLong))
+    Ok(Some(Line::TooLong(start)))
 }
 
 impl Client {
@@ -181,9 +185,9 @@ mod tests {
         while let Some(line) = read_line(&mut input, 8).unwrap() {
             read.push(match line {
                 Line::Message(line) => String::from_utf8(line).unwrap(),
-                Line::TooLong => "too long".into(),
+                Line::TooLong(start) => format!("too long: {}", String::from_utf8(start).unwrap()),
             });
         }
-        assert_eq!(read, ["{}\n", "too long", "too long", "{\"a\""]);
+        assert_eq!(read, ["{}\n", "too long: abcdefgh", "too long: abcdefgh", "{\"a\""]);
     }
 }

@@ -7,14 +7,15 @@ use loopwright_core::log::{SessionInfo, SessionLog, SessionQuery};
 use loopwright_core::session::EventReader;
 use loopwright_core::{AgentHandle, SessionStore};
 use loopwright_protocols::RpcError;
-use loopwright_protocols::acp::{SessionUpdates, notice};
+use loopwright_protocols::acp::{SessionUpdates, Surroundings, notice};
 use serde_json::{Value, json};
 
 use super::client::Client;
 use super::modes::{ACCEPT_ALL, ASK, Mode, modes};
 use crate::config::Config;
 use crate::error::StartError;
-use crate::options::Options;
+use crate::mcp::editor_servers;
+use crate::options::{McpArg, Options};
 use crate::output::Verbosity;
 use crate::session::{Allowed, Built, Prefer, Session, SessionSetup, build, find, name_or_random};
 use crate::wording::waiting;
@@ -60,11 +61,18 @@ impl From<StartError> for RpcError {
 
 impl Opener {
     /// Opens a session and sends its history if the editor loads it.
-    pub(super) async fn open(&self, target: Target, cwd: PathBuf) -> Result<Opened, RpcError> {
+    pub(super) async fn open(
+        &self,
+        target: Target,
+        surroundings: Surroundings,
+    ) -> Result<Opened, RpcError> {
+        let Surroundings { cwd, mcp_servers, .. } = surroundings;
         let loads = matches!(target, Target::Load(_));
         let session = self.session(target).await?;
         let mut given = self.options.clone();
         given.settings.work_dir.get_or_insert_with(|| cwd.display().to_string());
+        let (servers, left_out) = editor_servers(&mcp_servers);
+        given.mcp.extend(servers.into_iter().map(McpArg::Editor));
         let (mut settings, permissions) = session.settings_and_permissions(&given, &self.config)?;
         let approves_all = settings.active.approve.iter().flatten().any(|name| name == "all");
         // The session's mode approves all calls instead, since the editor shows it.
@@ -95,7 +103,8 @@ impl Opener {
         let modes = modes(&built.commands);
         let events = EventReader::new(handle.clone(), events, self.store.clone());
         let opened = Opened { session, built, allowed, modes, mode, handle, events, updates };
-        self.notices(&opened, permissions).await?;
+        let about_servers = Some(left_out.join("\n\n")).filter(|text| !text.is_empty());
+        self.notices(&opened, [permissions, about_servers]).await?;
         Ok(opened)
     }
 
@@ -109,9 +118,9 @@ impl Opener {
         Ok(Session::existing(self.store.clone(), info))
     }
 
-    /// Tells the user about permissions, repairs and unfinished work of a session that existed
+    /// Tells the user these notices, and about repairs and unfinished work of a session that existed
     /// before.
-    async fn notices(&self, opened: &Opened, permissions: Option<String>) -> Result<(), RpcError> {
+    async fn notices(&self, opened: &Opened, first: [Option<String>; 2]) -> Result<(), RpcError> {
         let state = opened.handle.state().await;
         let state = state.map_err(|why| RpcError::internal(format!("{why}.")))?;
         let interrupted = state.interrupted_run.map(|run| {
@@ -120,7 +129,8 @@ impl Opener {
         let pending = waiting(&state.pending_actions)
             .map(|what| format!("{what} for you: `/continue` asks you, another prompt declines."));
         let repaired = state.repaired.map(|repaired| repaired.to_string());
-        for text in [permissions, repaired, interrupted, pending].into_iter().flatten() {
+        let later = [repaired, interrupted, pending];
+        for text in first.into_iter().chain(later).flatten() {
             let update = notice(&format!("{text}\n\n"));
             self.client.update(&opened.session.name, update).await;
         }

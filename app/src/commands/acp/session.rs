@@ -11,7 +11,7 @@ use loopwright_core::event::{ActionResult, Decision, ExternalAction, InputEvent,
 use loopwright_core::message::{CallId, Content, UserMessage};
 use loopwright_core::session::AgentState;
 use loopwright_protocols::RpcError;
-use loopwright_protocols::acp::{Answer, notice, stop_reason};
+use loopwright_protocols::acp::{Answer, notice, stop_reason, text_content};
 use loopwright_tools::protected_file;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -20,9 +20,13 @@ use super::ask::{Asking, ask};
 use super::client::Client;
 use super::modes::Mode;
 use super::open::Opened;
+use crate::mcp::Consent;
 use crate::program::Program;
 use crate::slash::SlashReply;
 use crate::wording::{compaction, has_finished, waiting};
+
+/// The choice that allows a server to start.
+const ALLOW: &str = "allow";
 
 /// A command from the editor to a session.
 pub(super) enum Command {
@@ -52,6 +56,9 @@ pub(super) struct EditorSession {
     asked: HashSet<(CallId, Arc<str>)>,
     /// A slash command that runs in this process.
     command: Option<BoxFuture<'static, Result<SlashReply, String>>>,
+    /// The question whether a server of the editor may start, and the request that waits for it.
+    consenting: Option<BoxFuture<'static, bool>>,
+    waiting: Option<UserMessage>,
 }
 
 impl EditorSession {
@@ -68,6 +75,8 @@ impl EditorSession {
             asking: None,
             asked: HashSet::new(),
             command: None,
+            consenting: None,
+            waiting: None,
         }
     }
 
@@ -95,6 +104,7 @@ impl EditorSession {
                     self.answered(action, answer).await;
                 }
                 reply = or_never(&mut self.command) => self.replied(reply).await,
+                answer = or_never(&mut self.consenting) => self.consented(answer).await,
             }
         };
         // Each prompt gets a response, even if it arrives while the session closes.
@@ -185,7 +195,53 @@ impl EditorSession {
         self.command = Some(compact.boxed());
     }
 
+    /// Asks whether the next server of the editor may start, or sends the request that waits.
+    async fn ask_for_consent(&mut self) {
+        if let Some(consent) = self.opened.built.consents.first() {
+            let (client, session) = (self.client.clone(), self.opened.session.name.clone());
+            let request = permission(&session, consent);
+            let ask = async move {
+                let answer = client.request("session/request_permission", request).await;
+                answer.is_ok_and(|answer| answer["outcome"]["optionId"] == ALLOW)
+            };
+            self.consenting = Some(ask.boxed());
+        } else if let Some(message) = self.waiting.take() {
+            self.start(message).await;
+        }
+    }
+
+    /// Handles the user's answer about the first server.
+    async fn consented(&mut self, is_given: bool) {
+        self.consenting = None;
+        let consent = self.opened.built.consents.remove(0);
+        let problem = match is_given.then(|| consent.give()) {
+            Some(Ok(())) => None,
+            Some(Err(why)) => Some(format!("it cannot be recorded: {why}")),
+            None => Some("you have not allowed it".to_owned()),
+        };
+        if let Some(why) = problem {
+            let name = &consent.name;
+            self.notice(&format!("The MCP server `{name}` is not started: {why}.\n\n")).await;
+        }
+        self.ask_for_consent().await;
+    }
+
+    /// Sends a request, once the user was asked about the servers of the editor.
     async fn request(&mut self, message: UserMessage) {
+        if self.opened.built.consents.is_empty() {
+            return self.start(message).await;
+        }
+        match &mut self.waiting {
+            Some(waiting) => waiting.content.extend(message.content),
+            None => self.waiting = Some(message),
+        }
+        if self.consenting.is_none() {
+            self.ask_for_consent().await;
+        }
+    }
+
+    /// Sends a request, or a steer of the run in progress.
+    async fn start(&mut self, message: UserMessage) {
         self.asking = None; // the request supersedes the question
         let is_running = self.opened.handle.state().await.is_ok_and(|state| state.is_running);
         self.send(match is_running {
@@ -212,7 +268,7 @@ impl EditorSession {
     /// Stops the run. The turns end when it has ended.
     async fn cancel(&mut self) {
         self.is_cancelled = !self.turns.is_empty();
-        (self.asking, self.command) = (None, None);
+        (self.asking, self.command, self.consenting, self.waiting) = (None, None, None, None);
         match self.opened.handle.abort().await {
             Ok(()) | Err(InputError::NothingToAbort(_)) => self.watch_idle(),
             Err(why) => self.end_turns(&Err(RpcError::internal(format!("{why}.")))).await,
@@ -226,7 +282,8 @@ impl EditorSession {
             self.event(&event.event).await;
         }
         let Ok(state) = self.opened.handle.state().await else { return };
-        if state.is_running || self.asking.is_some() || self.command.is_some() {
+        let asks = self.asking.is_some() || self.consenting.is_some();
+        if state.is_running || asks || self.command.is_some() {
             return; // whatever ends them checks once more
         }
         self.idle = None;
@@ -329,6 +386,22 @@ impl EditorSession {
         drop((self.idle, self.command));
         session.close(&handle).await;
     }
+}
+
+/// Returns the request for permission to start a server of the editor.
+fn permission(session: &str, consent: &Consent) -> Value {
+    let call = json!({
+        "toolCallId": format!("mcp-{}", consent.name),
+        "title": format!("Start the MCP server `{}`", consent.name),
+        "kind": "execute",
+        "status": "pending",
+        "content": [text_content(&consent.description)],
+    });
+    let options = json!([
+        { "optionId": ALLOW, "name": "Start it, now and later", "kind": "allow_always" },
+        { "optionId": "reject", "name": "Not in this session", "kind": "reject_once" },
+    ]);
+    json!({ "sessionId": session, "toolCall": call, "options": options })
 }
 
 /// Waits for a future, or forever if it is `None`.
