@@ -1,7 +1,5 @@
 //! Many tabs over HTTP/1.1, where Chromium opens six connections to a server.
 
-use std::time::{Duration, Instant};
-
 use loopwright_test_support::browser::Tab;
 
 use crate::fixture::Fixture;
@@ -13,7 +11,6 @@ const TABS: usize = 20;
 fn twenty_tabs_of_twenty_sessions_work() {
     let fixture = Fixture::new();
     let mut tabs: Vec<Tab> = (0..TABS).map(|_| fixture.tab()).collect();
-    let start = Instant::now();
     for (number, tab) in tabs.iter().enumerate() {
         tab.say(&format!("Tab {number}."));
         let mut reply = fixture.request();
@@ -30,8 +27,6 @@ fn twenty_tabs_of_twenty_sessions_work() {
     }
     let metrics = tabs[0].eval("fetch('metrics').then((one) => one.text())");
     assert!(metrics.as_str().unwrap().contains("loopwright_event_streams 1\n"), "{metrics}");
-    println!("{TABS} tabs: {:?}", start.elapsed());
-    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
 
     // All replies stream while the first tab, which reads them for all, is closed.
     for (number, tab) in tabs.iter().enumerate() {

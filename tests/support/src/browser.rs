@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use base64::Engine;
 use serde_json::{Value, json};
@@ -189,6 +190,16 @@ impl Tab {
         let mut answer = self.call("Runtime.evaluate", params);
         assert!(answer["exceptionDetails"].is_null(), "{script}: {}", answer["exceptionDetails"]);
         answer["result"]["value"].take()
+    }
+
+    /// Returns the time that the processor has worked for the page. It does not depend on other
+    /// processes, unlike the clock.
+    pub fn processor_time(&self) -> Duration {
+        self.call("Performance.enable", json!({ "timeDomain": "threadTicks" }));
+        let metrics = self.call("Performance.getMetrics", json!({}));
+        let metrics = metrics["metrics"].as_array().unwrap();
+        let task = metrics.iter().find(|metric| metric["name"] == "TaskDuration").unwrap();
+        Duration::from_secs_f64(task["value"].as_f64().unwrap())
     }
 
     /// Waits until an expression is true: checks it now, after every change of the document, and
