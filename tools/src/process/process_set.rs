@@ -100,10 +100,11 @@ impl ProcessSet {
         pids.filter(|pid| self.contains(*pid, &all)).collect()
     }
 
-    /// Kills all processes. Returns the number that are left when the timeout expires, which is
-    /// normally 0.
+    /// Kills all processes. Returns the number that are left, which is normally 0: it gives up when
+    /// none has ended for `timeout`.
     pub(super) fn kill(&self, timeout: Duration) -> usize {
-        let deadline = Instant::now() + timeout;
+        let mut deadline = Instant::now() + timeout;
+        let mut fewest = usize::MAX;
         let mut pause = MIN_PAUSE;
         let mut known = BTreeMap::new();
         if matches!(self.membership, Membership::Descent(_)) {
@@ -120,6 +121,10 @@ impl ProcessSet {
             known.retain(|pid, start_time| {
                 Stat::read(*pid).is_some_and(|stat| stat.runs() && stat.start_time == *start_time)
             });
+            if known.len() < fewest {
+                fewest = known.len();
+                deadline = Instant::now() + timeout;
+            }
             if known.is_empty() || Instant::now() > deadline {
                 return known.len();
             }
