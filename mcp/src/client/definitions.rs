@@ -1,6 +1,7 @@
 //! [`Definitions`]: the accepted definitions of tools.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -53,7 +54,12 @@ impl Definitions {
             return Ok(());
         }
         let Some(path) = &self.path else { return Ok(()) };
-        let mut kept = read(path)?; // another session may have changed it
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory)?;
+        }
+        let lock = File::create(path.with_extension("lock"))?;
+        lock.lock()?; // until it is dropped; other sessions and processes write the file, too
+        let mut kept = read(path)?;
         kept.insert(key.to_owned(), digest.to_owned());
         write(path, &kept)
     }
@@ -70,12 +76,9 @@ fn read(path: &Path) -> io::Result<BTreeMap<String, String>> {
     }
 }
 
-/// Replaces the file atomically: a crash leaves the old one or the new one.
+/// Replaces the file atomically, under the lock: a crash leaves the old one or the new one.
 fn write(path: &Path, digests: &BTreeMap<String, String>) -> io::Result<()> {
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)?;
-    }
-    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    let temporary = path.with_extension("tmp");
     std::fs::write(&temporary, serde_json::to_vec_pretty(digests)?)?;
     std::fs::rename(&temporary, path)
 }
