@@ -10,3 +10,5 @@ pub use self::factory::AgentFactory;
 pub use self::models::Models;
 pub use self::registry::{Agents, RequestAgent};
 pub use self::setup::{AgentSetup, RequestOptions, SystemPrompt};
+#[cfg(feature = "coding-agent")]
+pub(crate) use self::setup::{MAX_REQUEST_ATTEMPTS, MAX_REQUEST_RETRY_DELAY};

@@ -136,9 +136,9 @@ impl OpenAiEmbedder {
                 Ok(vectors) => return Ok(vectors),
                 Err(error) => error,
             };
-            let Some(delay) = self.rule.delay(&mut delays, &error) else { return Err(error) };
-            tracing::debug!(?delay, %error, "retrying a request for embeddings");
-            tokio::time::sleep(delay).await;
+            let Some(next) = self.rule.next(&mut delays, &error, false) else { return Err(error) };
+            tracing::debug!(delay = ?next.delay, %error, "retrying a request for embeddings");
+            tokio::time::sleep(next.delay).await;
         }
     }
 

@@ -44,20 +44,23 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Timeouts {
     /// Time until the connection is established.
     pub connect: Duration,
-    /// Time from then until the first event of the reply.
+    /// Time from then until the first data of the reply: an event, a ping or a comment.
     pub first_event: Duration,
     /// Time without any data from the server: no event, ping or comment. Most servers send only
     /// pings and comments while a model thinks.
     pub idle: Duration,
+    /// Time without a part of the reply, even if the server sends pings and comments.
+    pub silence: Duration,
 }
 
 impl Default for Timeouts {
-    /// Returns timeouts of 10 s, 300 s and 300 s.
+    /// Returns timeouts of 10 s, 300 s, 300 s and half an hour.
     fn default() -> Self {
         Timeouts {
             connect: Duration::from_secs(10),
             first_event: Duration::from_secs(300),
             idle: Duration::from_secs(300),
+            silence: Duration::from_secs(1800),
         }
     }
 }
@@ -107,15 +110,16 @@ impl Http {
     /// the environment apply (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`).
     ///
     /// # Errors
-    /// Returns [`ModelErrorKind::InvalidRequest`] if `url` is not a valid address.
+    /// Returns [`ModelErrorKind::InvalidRequest`] if `url` is not a valid address of an HTTP proxy.
     pub fn proxy(self, url: &str) -> Result<Self, ModelError> {
-        let invalid = |_| {
+        let invalid = || {
             let why = "The proxy's address is not valid. Give one such as `http://127.0.0.1:3128`.";
             ModelError::new(ModelErrorKind::InvalidRequest, why)
         };
-        let proxy = Proxy::all(url)
-            .map_err(invalid)?
-            .no_proxy(NoProxy::from_string("localhost,127.0.0.0/8,::1"));
+        let is_http = ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme));
+        let proxy = is_http.then(|| Proxy::all(url).ok()).flatten();
+        let proxy =
+            proxy.ok_or_else(invalid)?.no_proxy(NoProxy::from_string("localhost,127.0.0.0/8,::1"));
         Ok(Http { transport: self.transport.with_proxy(proxy), ..self })
     }
 
@@ -277,13 +281,22 @@ impl Target {
 
     /// Returns the error of a request without a response, or of a broken connection.
     pub(crate) fn transport_error(&self, error: &TransportError) -> ModelError {
-        use ModelErrorKind::{InvalidRequest, Network, Timeout};
+        use ModelErrorKind::{InvalidRequest, Network, Protocol, Timeout, Unreachable};
         let (kind, what, advice) = match error.kind {
             TransportErrorKind::Connect => (
-                Network,
+                Unreachable,
                 "cannot be reached",
-                "Check that the server runs and that the base URL is right.",
+                "Check that the server runs, the base URL, and the proxy if there is one.",
             ),
+            TransportErrorKind::Proxy => (
+                Unreachable,
+                "cannot be reached through the proxy",
+                "Check its address, which may be in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, and its \
+                 rules.",
+            ),
+            TransportErrorKind::Response => {
+                (Protocol, "did not answer in HTTP", "Check that the base URL is right.")
+            }
             TransportErrorKind::Refused => {
                 (InvalidRequest, "may not be reached", "Use another address.")
             }

@@ -28,6 +28,9 @@ pub struct ModelError {
     /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub should_retry: Option<bool>,
+    /// `true` if a reply had begun, for which the provider may charge.
+    #[serde(skip)]
+    pub has_begun: bool,
     /// Boxed twice, so that the error stays small.
     #[serde(skip)]
     source: Option<Arc<Box<dyn Error + Send + Sync>>>,
@@ -42,6 +45,7 @@ impl ModelError {
             status: None,
             retry_after: None,
             should_retry: None,
+            has_begun: false,
             source: None,
         }
     }
@@ -100,7 +104,10 @@ pub enum ModelErrorKind {
     InvalidRequest,
     /// The provider's moderation or content filter rejected the request or the reply.
     ContentFiltered,
-    /// The connection failed or broke.
+    /// No connection could be made, so nothing was sent: the name of the server is unknown, it
+    /// refuses connections, its certificate is not accepted, or the proxy cannot be used.
+    Unreachable,
+    /// The connection broke.
     Network,
     /// The provider did not answer in time.
     Timeout,
@@ -116,6 +123,6 @@ impl ModelErrorKind {
     /// [`Malformed`](ModelErrorKind::Malformed) a different request is needed.
     pub fn is_retryable(self) -> bool {
         use ModelErrorKind::*;
-        matches!(self, RateLimited | Overloaded | Network | Timeout | Protocol)
+        matches!(self, RateLimited | Overloaded | Unreachable | Network | Timeout | Protocol)
     }
 }

@@ -195,7 +195,7 @@ fn print_table(rows: &[Row<'_>]) -> io::Result<()> {
 mod tests {
     use loopwright_core::limits::Limits;
     use loopwright_core::model::ThinkingLevel;
-    use loopwright_providers::{MAX_ATTEMPTS, MAX_RETRY_DELAY};
+    use loopwright_providers::{MAX_ATTEMPTS, MAX_RETRY_DELAY, Timeouts};
 
     use super::*;
 
@@ -208,6 +208,11 @@ mod tests {
         assert_eq!(default("max_turns"), json!(Limits::default().run.turns));
         assert_eq!(default("max_attempts"), json!(MAX_ATTEMPTS));
         assert_eq!(default("max_retry_delay"), json!(MAX_RETRY_DELAY.as_secs()));
+        let timeouts = Timeouts::default();
+        assert_eq!(default("connect_timeout"), json!(timeouts.connect.as_secs()));
+        assert_eq!(default("first_event_timeout"), json!(timeouts.first_event.as_secs()));
+        assert_eq!(default("idle_timeout"), json!(timeouts.idle.as_secs()));
+        assert_eq!(default("silence_timeout"), json!(timeouts.silence.as_secs()));
         assert_eq!(default("thinking"), json!(ThinkingLevel::default()));
         assert_eq!(default("max_session_turns"), Value::Null);
         assert_eq!(default("guard"), json!(false));

@@ -76,7 +76,8 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
     let delay = defaults.max_retry_delay.map(|seconds| Duration::from_secs(seconds.into()));
     let models = EnvModels::default()
         .catalogue(catalogue(defaults.models.as_ref(), names)?)
-        .retries(defaults.max_attempts.unwrap_or(MAX_ATTEMPTS), delay.unwrap_or(MAX_RETRY_DELAY));
+        .retries(defaults.max_attempts.unwrap_or(MAX_ATTEMPTS), delay.unwrap_or(MAX_RETRY_DELAY))
+        .timeouts(&defaults);
     let memory = facts::open_if(defaults.memory, names)?;
     (defaults.models, defaults.memory) = (None, None); // they are open
     let mut builder = Server::builder(config.program.open_store(args.store.path.clone())?)

@@ -15,6 +15,12 @@ use crate::rejection::AgentRejection;
 use crate::rules::OperatorRules;
 use crate::settings::{CustomSetting, LlmConfig, SessionSettings, non_empty};
 
+/// The maximum number of attempts of a model request without a session. Its client waits for the
+/// response, and can send it again.
+pub(crate) const MAX_REQUEST_ATTEMPTS: u32 = 5;
+/// The longest wait before each of them, in seconds.
+pub(crate) const MAX_REQUEST_RETRY_DELAY: u32 = 4;
+
 /// A predicate: whether a call runs without approval.
 type AutoRule = Arc<dyn Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync>;
 
@@ -150,6 +156,7 @@ impl AgentSetup {
     /// Turns it into the setup of one request.
     pub fn for_request(mut self, options: RequestOptions) -> Self {
         self.request = Some(options);
+        limit_retries(&mut self.settings);
         self
     }
 
@@ -317,4 +324,11 @@ impl fmt::Debug for SystemPrompt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SystemPrompt").finish_non_exhaustive()
     }
+}
+
+/// Limits the retries of a request without a session. All its waits take less than 20 seconds.
+fn limit_retries(settings: &mut SessionSettings) {
+    let at_most = |value: Option<u32>, max: u32| Some(value.map_or(max, |value| value.min(max)));
+    settings.max_attempts = at_most(settings.max_attempts, MAX_REQUEST_ATTEMPTS);
+    settings.max_retry_delay = at_most(settings.max_retry_delay, MAX_REQUEST_RETRY_DELAY);
 }

@@ -12,11 +12,11 @@ use loopwright_providers::openai_chat::ChatCompletions;
 use loopwright_providers::openai_responses::Responses;
 use loopwright_providers::{
     Catalogue, Http, MAX_ATTEMPTS, MAX_RETRY_DELAY, Model, ModelFacts, Offline, Provider, Resolved,
-    Retry, RetryMalformedCalls, Wire, WireFormat, is_connection_header, resolve_with,
+    Retry, RetryMalformedCalls, Timeouts, Wire, WireFormat, is_connection_header, resolve_with,
 };
 use url::{Host, Url};
 
-use crate::agents::Models;
+use crate::agents::{MAX_REQUEST_ATTEMPTS, MAX_REQUEST_RETRY_DELAY, Models};
 use crate::rejection::AgentRejection;
 use crate::rules::{Addresses, OperatorRules};
 use crate::settings::{LlmConfig, SessionSettings, non_empty};
@@ -58,10 +58,27 @@ impl EnvModels {
 
     /// Sets the maximum number of attempts of a request, and the maximum delay before a retry, for
     /// sessions whose settings leave them out. Defaults to [`MAX_ATTEMPTS`] and
-    /// [`MAX_RETRY_DELAY`]. See [`Retry`].
+    /// [`MAX_RETRY_DELAY`]. A request without a session has at most five attempts, at most four
+    /// seconds apart. See [`Retry`].
     pub fn retries(mut self, max_attempts: u32, max_delay: Duration) -> Self {
         (self.max_attempts, self.max_retry_delay) = (max_attempts, max_delay);
         self
+    }
+
+    /// Sets the timeouts that these settings name, for sessions whose own settings leave them out.
+    /// Their requests share connections. See [`Timeouts`].
+    pub fn timeouts(mut self, settings: &SessionSettings) -> Self {
+        self.http = self.http(settings);
+        self
+    }
+
+    /// Returns the connections for these settings: the shared ones, unless the timeouts differ.
+    fn http(&self, settings: &SessionSettings) -> Http {
+        let shared = self.http.timeouts();
+        match timeouts_of(settings, shared) {
+            same if same == shared => self.http.clone(),
+            own => Http::with_timeouts(own),
+        }
     }
 
     /// Wraps a model so that its failed requests are retried.
@@ -70,10 +87,9 @@ impl EnvModels {
         model: impl ChatModel + 'static,
         settings: &SessionSettings,
     ) -> Box<dyn ChatModel> {
-        let retry = Retry::new(RetryMalformedCalls::new(model));
         let delay = settings.max_retry_delay.map(|seconds| Duration::from_secs(seconds.into()));
-        let retry = retry.attempts(settings.max_attempts.unwrap_or(self.max_attempts));
-        Box::new(retry.max_delay(delay.unwrap_or(self.max_retry_delay)))
+        let attempts = settings.max_attempts.unwrap_or(self.max_attempts);
+        Box::new(retrying(model, attempts, delay.unwrap_or(self.max_retry_delay)))
     }
 
     fn with_headers<F>(
@@ -89,7 +105,9 @@ impl EnvModels {
         for (name, value) in &config.headers {
             builder = builder.header(name, value);
         }
-        Ok(self.retried(builder.build()?, &SessionSettings::default()))
+        let attempts = self.max_attempts.min(MAX_REQUEST_ATTEMPTS);
+        let delay = Duration::from_secs(MAX_REQUEST_RETRY_DELAY.into()).min(self.max_retry_delay);
+        Ok(Box::new(retrying(builder.build()?, attempts, delay)))
     }
 
     fn resolve(
@@ -110,13 +128,14 @@ impl Models for EnvModels {
             return Ok(Box::new(Offline::new()));
         }
         let var = |name: &str| std::env::var(name).ok();
+        let http = self.http(settings);
         let model = match &settings.models {
-            None => self.resolve(id, base_url, var)?.build()?,
+            None => self.resolve(id, base_url, var)?.http(http).build()?,
             Some(file) => {
                 let mut catalogue = self.catalogue.clone();
                 catalogue.add_file(file)?;
                 let models = EnvModels { catalogue, ..self.clone() };
-                models.resolve(id, base_url, var)?.build()?
+                models.resolve(id, base_url, var)?.http(http).build()?
             }
         };
         Ok(self.retried(model, settings))
@@ -190,6 +209,26 @@ impl Models for EnvModels {
         };
         model.map_err(reject)
     }
+}
+
+/// Returns `default` with the timeouts that the settings name.
+fn timeouts_of(settings: &SessionSettings, default: Timeouts) -> Timeouts {
+    let mut timeouts = default;
+    for (named, timeout) in [
+        (settings.connect_timeout, &mut timeouts.connect),
+        (settings.first_event_timeout, &mut timeouts.first_event),
+        (settings.idle_timeout, &mut timeouts.idle),
+        (settings.silence_timeout, &mut timeouts.silence),
+    ] {
+        if let Some(seconds) = named {
+            *timeout = Duration::from_secs(seconds.into());
+        }
+    }
+    timeouts
+}
+
+fn retrying<M: ChatModel>(model: M, attempts: u32, delay: Duration) -> impl ChatModel {
+    Retry::new(RetryMalformedCalls::new(model)).attempts(attempts).max_delay(delay)
 }
 
 fn info_of(id: &str, facts: &ModelFacts) -> ModelInfo {

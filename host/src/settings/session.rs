@@ -251,6 +251,34 @@ settings! {
         .host_only()
         .risk("how late failed requests are sent again");
 
+    /// The longest time until a server of models is connected, in seconds.
+    #[serde(alias = "connect_timeout", deserialize_with = "count")]
+    connect_timeout: Option<u32> = number("SECONDS")
+        .default("10 by default")
+        .host_only()
+        .risk("how long requests wait");
+
+    /// The longest time until a server of models sends the first data of a reply, in seconds.
+    #[serde(alias = "first_event_timeout", deserialize_with = "count")]
+    first_event_timeout: Option<u32> = number("SECONDS")
+        .default("300 by default")
+        .host_only()
+        .risk("how long requests wait");
+
+    /// The longest time without any data during a reply, in seconds.
+    #[serde(alias = "idle_timeout", deserialize_with = "count")]
+    idle_timeout: Option<u32> = number("SECONDS")
+        .default("300 by default")
+        .host_only()
+        .risk("how long requests wait");
+
+    /// The longest time with nothing but pings during a reply, in seconds.
+    #[serde(alias = "silence_timeout", deserialize_with = "count")]
+    silence_timeout: Option<u32> = number("SECONDS")
+        .default("1800 by default")
+        .host_only()
+        .risk("how long requests wait");
+
     /// The calls that run without approval: a tool's name, `read-only` (always included), or `all`.
     #[serde(alias = "autoApprove", deserialize_with = "approvals")]
     #[schemars(with = "Option<Vec<String>>")]

@@ -16,6 +16,11 @@ impl Emitted {
         }
     }
 
+    /// Returns whether the attempt has emitted an event that may have to be withdrawn.
+    pub(crate) fn any(&self) -> bool {
+        self.0
+    }
+
     /// Returns the event that withdraws the attempt, if it has emitted any.
     pub(crate) fn withdraw(&mut self) -> Option<ModelEvent> {
         std::mem::take(&mut self.0).then_some(ModelEvent::Withdrawn)

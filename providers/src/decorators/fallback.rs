@@ -15,12 +15,13 @@ use crate::http::endpoint::cut_short;
 
 /// Kinds of error that may not affect another model: of the server, the connection, the key or the
 /// account.
-const KINDS: [ModelErrorKind; 9] = [
+const KINDS: [ModelErrorKind; 10] = [
     ModelErrorKind::Auth,
     ModelErrorKind::RateLimited,
     ModelErrorKind::QuotaExhausted,
     ModelErrorKind::PaymentRequired,
     ModelErrorKind::Overloaded,
+    ModelErrorKind::Unreachable,
     ModelErrorKind::Network,
     ModelErrorKind::Timeout,
     ModelErrorKind::Protocol,

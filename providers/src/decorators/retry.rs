@@ -12,7 +12,7 @@ use loopwright_core::model::{ChatRequest, ModelEvent, ModelInfo, RetryNotice};
 use tokio::time::Sleep;
 
 use super::emitted::Emitted;
-use super::retry_rule::{Delays, RetryRule};
+use super::retry_rule::{Delays, NextAttempt, RetryRule};
 use crate::http::endpoint::cut_short;
 
 /// A model whose requests are retried after a
@@ -38,6 +38,10 @@ use crate::http::endpoint::cut_short;
 /// it. Both bounds double before each further attempt, until [`Retry::max_delay`]. A wait that the
 /// provider requests is added to the delay, up to the same maximum. If the provider requests a
 /// longer wait, the error is returned at once.
+///
+/// At most three attempts may reach no server
+/// ([`Unreachable`](loopwright_core::model::ModelErrorKind::Unreachable)). At most three may fail
+/// after a reply has begun or because a timeout has expired, since providers charge for them.
 ///
 /// An attempt that had begun to stream is [withdrawn](ModelEvent::Withdrawn) at once, and
 /// [`ModelEvent::Retry`] contains the delay and the reason.
@@ -88,17 +92,18 @@ impl<M: ChatModel> ChatModel for Retry<M> {
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         let state = State::Attempt(self.model.stream(request.clone()));
         let (emitted, ready, delays) = (Emitted::default(), VecDeque::new(), self.rule.delays());
-        Attempts { retry: self, request, number: 1, delays, emitted, ready, state }.boxed()
+        let has_reply = false;
+        Attempts { retry: self, request, delays, emitted, has_reply, ready, state }.boxed()
     }
 }
 
 struct Attempts<'a, M> {
     retry: &'a Retry<M>,
     request: ChatRequest,
-    /// The number of the current attempt, from 1.
-    number: u32,
     delays: Delays,
     emitted: Emitted,
+    /// `true` if the attempt has emitted a part of a reply, even if it was withdrawn since.
+    has_reply: bool,
     /// The events to return before the stream's.
     ready: VecDeque<ModelEvent>,
     state: State<'a>,
@@ -123,7 +128,6 @@ impl<M: ChatModel> Stream for Attempts<'_, M> {
                 State::Over => return Poll::Ready(None),
                 State::Waiting(sleep) => {
                     ready!(sleep.as_mut().poll(cx));
-                    this.number += 1;
                     this.state = State::Attempt(this.retry.model.stream(this.request.clone()));
                 }
                 State::Attempt(stream) => {
@@ -132,25 +136,22 @@ impl<M: ChatModel> Stream for Attempts<'_, M> {
                         .unwrap_or_else(|| ModelEvent::Error(cut_short(&this.retry.info().id)))
                     {
                         ModelEvent::Error(error) => {
-                            let Some(delay) = this.retry.rule.delay(&mut this.delays, &error)
-                            else {
+                            let has_reply = std::mem::take(&mut this.has_reply);
+                            let next = this.retry.rule.next(&mut this.delays, &error, has_reply);
+                            let Some(next) = next else {
                                 this.state = State::Over;
                                 return Poll::Ready(Some(ModelEvent::Error(error)));
                             };
-                            tracing::debug!(
-                                attempt = this.number,
-                                ?delay,
-                                %error,
-                                "retrying a request"
-                            );
+                            let NextAttempt { number, last, delay } = next;
+                            tracing::debug!(attempt = number, ?delay, %error, "retrying a request");
                             this.state = State::Waiting(Box::pin(tokio::time::sleep(delay)));
                             this.ready.extend(this.emitted.withdraw());
-                            let (next, all) = (this.number + 1, this.retry.rule.attempts);
-                            let notice = RetryNotice::new(next, all, delay, &error);
+                            let notice = RetryNotice::new(number, last, delay, &error);
                             this.ready.push_back(ModelEvent::Retry(Arc::new(notice)));
                         }
                         event => {
                             this.emitted.note(&event);
+                            this.has_reply |= this.emitted.any();
                             if let ModelEvent::Done { .. } = event {
                                 this.state = State::Over;
                             }
@@ -263,6 +264,39 @@ mod tests {
         assert_eq!(events(&model).await, expected);
     }
 
+    /// C470: Nothing that a wait does not mend is waited for.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_cannot_be_reached_is_tried_three_times() {
+        let begin = Instant::now();
+        let last = error(ModelErrorKind::Unreachable, None);
+        let model = retry(vec![vec![last.clone()]; 3]);
+        let all = all_events(&model).await;
+        let [ModelEvent::Retry(first), ModelEvent::Retry(second), end] = &all[..] else {
+            panic!("{all:?}");
+        };
+        assert_eq!((first.attempt, first.max_attempts), (2, 3));
+        assert_eq!((second.attempt, second.max_attempts), (3, 3));
+        assert_eq!(*end, last);
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        let reached = vec![error(ModelErrorKind::Overloaded, None)];
+        let model = retry(vec![vec![last.clone()], reached, vec![last.clone()], vec![done()]]);
+        assert_eq!(events(&model).await, [done()]);
+    }
+
+    /// C471: A proxy may cut each stream.
+    #[tokio::test(start_paused = true)]
+    async fn replies_that_fail_are_paid_for_three_times() {
+        let cut = error(ModelErrorKind::Network, None);
+        let model = retry(vec![vec![started(), cut.clone()]; 3]);
+        assert_eq!(events(&model).await.last(), Some(&cut));
+        assert!(model.model.1.lock().unwrap().is_empty());
+        let model = retry(vec![vec![error(ModelErrorKind::Protocol, None)]; 3]);
+        events(&model).await;
+        let half = vec![started(), cut.clone()];
+        let model = retry(vec![half.clone(), vec![cut.clone()], half, vec![cut], vec![done()]]);
+        assert_eq!(events(&model).await.last(), Some(&done()));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_last_error_is_given_out() {
         let model = retry(vec![vec![error(ModelErrorKind::Overloaded, None)]; 10]);
@@ -286,7 +320,7 @@ mod tests {
             let model = retry(vec![vec![last.clone()], vec![done()]]);
             assert_eq!(events(&model).await, [last]);
         }
-        for kind in [RateLimited, Overloaded, Network, Timeout, Protocol] {
+        for kind in [RateLimited, Overloaded, Unreachable, Network, Timeout, Protocol] {
             let model = retry(vec![vec![error(kind, Some(1))], vec![done()]]);
             assert_eq!(events(&model).await, [done()]);
         }

@@ -3,15 +3,36 @@
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use loopwright_core::model::ModelError;
+use loopwright_core::model::{ModelError, ModelErrorKind};
 
 /// Default of [`Retry::attempts`](crate::Retry::attempts).
 pub const MAX_ATTEMPTS: u32 = 10;
 /// Default of [`Retry::max_delay`](crate::Retry::max_delay).
 pub const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
-/// The delays of one request, one before each further attempt.
-pub(crate) type Delays = <ExponentialBuilder as BackoffBuilder>::Backoff;
+/// The maximum number of attempts that reach no server: most of its causes do not pass.
+const MAX_UNREACHABLE: u32 = 3;
+/// The maximum number of failed attempts that the provider may charge for.
+const MAX_CHARGED: u32 = 3;
+
+/// The delays of one request, one before each further attempt, and its attempts so far.
+pub(crate) struct Delays {
+    delays: <ExponentialBuilder as BackoffBuilder>::Backoff,
+    attempts: u32,
+    unreachable: u32,
+    charged: u32,
+}
+
+/// A further attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NextAttempt {
+    /// The wait before it.
+    pub(crate) delay: Duration,
+    /// Its number, from 2.
+    pub(crate) number: u32,
+    /// The number of the last attempt, if each fails in the same way.
+    pub(crate) last: u32,
+}
 
 /// The number of attempts, and the bounds of the delays between them.
 #[derive(Debug, Clone)]
@@ -46,23 +67,47 @@ impl RetryRule {
             .with_max_delay(self.max_delay / 2)
             .with_max_times(self.attempts.saturating_sub(1) as usize)
             .with_jitter();
-        self.seed.map_or(backoff, |seed| backoff.with_jitter_seed(seed)).build()
+        let delays = self.seed.map_or(backoff, |seed| backoff.with_jitter_seed(seed)).build();
+        Delays { delays, attempts: 0, unreachable: 0, charged: 0 }
     }
 
-    /// Returns the wait after this error, or `None` to give up.
-    pub(crate) fn delay(&self, delays: &mut Delays, error: &ModelError) -> Option<Duration> {
+    /// Returns the attempt after this error, or `None` to give up. `has_reply` is `true` if a part
+    /// of a reply had been emitted.
+    pub(crate) fn next(
+        &self,
+        delays: &mut Delays,
+        error: &ModelError,
+        has_reply: bool,
+    ) -> Option<NextAttempt> {
+        delays.attempts += 1;
+        let left = match error.kind {
+            ModelErrorKind::Unreachable => left(&mut delays.unreachable, MAX_UNREACHABLE),
+            ModelErrorKind::Protocol => left(&mut delays.charged, MAX_CHARGED),
+            // Without a status it is a timeout of ours: the model may have worked all the time.
+            ModelErrorKind::Timeout if error.status.is_none() => {
+                left(&mut delays.charged, MAX_CHARGED)
+            }
+            _ if has_reply || error.has_begun => left(&mut delays.charged, MAX_CHARGED),
+            _ => u32::MAX,
+        };
         let wait = error.retry_after.unwrap_or_default();
-        if !error.is_retryable() || wait > self.max_delay {
+        if !error.is_retryable() || wait > self.max_delay || left == 0 {
             return None;
         }
-        Some(wait.saturating_add(delays.next()?).min(self.max_delay))
+        let delay = wait.saturating_add(delays.delays.next()?).min(self.max_delay);
+        let last = delays.attempts.saturating_add(left).min(self.attempts);
+        Some(NextAttempt { delay, number: delays.attempts + 1, last })
     }
+}
+
+/// Counts an attempt. Returns how many further ones there may be.
+fn left(count: &mut u32, max: u32) -> u32 {
+    *count += 1;
+    max.saturating_sub(*count)
 }
 
 #[cfg(test)]
 mod tests {
-    use loopwright_core::model::ModelErrorKind;
-
     use super::*;
 
     #[test]
@@ -75,16 +120,16 @@ mod tests {
             let bound = Duration::from_millis(500)
                 .saturating_mul(1 << (attempt - 1).min(16))
                 .min(rule.max_delay);
-            let delay = rule.delay(&mut delays, &failed).unwrap();
+            let delay = rule.next(&mut delays, &failed, false).unwrap().delay;
             assert!(delay >= bound / 2 && delay <= bound, "{delay:?} of {bound:?}");
             seen.insert(delay);
         }
         assert!(seen.len() > 40);
-        assert_eq!(rule.delay(&mut delays, &failed), None);
+        assert_eq!(rule.next(&mut delays, &failed, false), None);
         let short = RetryRule { max_delay: Duration::from_millis(10), ..rule };
-        let first = short.delays().next();
+        let first = short.delays().delays.next();
         assert!(first.unwrap() <= Duration::from_millis(10));
-        let differs = || RetryRule::default().delays().next();
+        let differs = || RetryRule::default().delays().delays.next();
         assert_ne!(differs(), differs());
     }
 }

@@ -299,6 +299,10 @@ pub(crate) struct TransportError {
 pub(crate) enum TransportErrorKind {
     /// No connection could be established.
     Connect,
+    /// The proxy refused, or has an address that is not supported.
+    Proxy,
+    /// The response is not HTTP, or has too many headers.
+    Response,
     /// A time limit expired.
     Timeout,
     /// The request is invalid and cannot be sent.
@@ -316,11 +320,19 @@ impl TransportError {
         let mut kind = kind;
         let mut cause = error;
         loop {
-            if cause
-                .downcast_ref()
-                .is_some_and(|io: &io::Error| io.kind() == io::ErrorKind::TimedOut)
-            {
+            let timed_out = |io: &io::Error| io.kind() == io::ErrorKind::TimedOut;
+            if cause.downcast_ref().is_some_and(timed_out) && kind == TransportErrorKind::Stream {
                 kind = TransportErrorKind::Timeout;
+            }
+            if cause.downcast_ref().is_some_and(hyper::Error::is_parse) {
+                kind = TransportErrorKind::Response;
+            }
+            // The types of these are private. The last one is about `socks5://`: the scheme of the
+            // server's own address is known to be right.
+            let of_proxy = ["tunnel error", "scheme is not http"];
+            let is_of_proxy = |text: &str| of_proxy.iter().any(|sign| text.starts_with(sign));
+            if kind == TransportErrorKind::Connect && is_of_proxy(&cause.to_string()) {
+                kind = TransportErrorKind::Proxy;
             }
             if cause.is::<AddressRefused>() {
                 kind = TransportErrorKind::Refused;
@@ -364,8 +376,8 @@ impl From<hyper::Error> for TransportError {
 impl From<reqwest::Error> for TransportError {
     fn from(error: reqwest::Error) -> TransportError {
         let kind = match () {
-            () if error.is_timeout() => TransportErrorKind::Timeout,
             () if error.is_connect() => TransportErrorKind::Connect,
+            () if error.is_timeout() => TransportErrorKind::Timeout,
             () if error.is_builder() => TransportErrorKind::Request,
             () => TransportErrorKind::Stream,
         };

@@ -55,6 +55,8 @@ pub(crate) struct ReplyStream<'a, D> {
     status: StatusCode,
     /// `true` once any of the body other than blanks has arrived.
     has_content: bool,
+    /// `true` once a response with a success status has begun.
+    has_begun: bool,
 }
 
 enum State<'a> {
@@ -94,6 +96,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
             yielded: false,
             status: StatusCode::OK,
             has_content: false,
+            has_begun: false,
         }
     }
 
@@ -114,7 +117,10 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
         self.status = response.status();
         match UnexpectedBody::of_headers(response.headers()) {
             Some(unexpected) => self.unexpected(unexpected, &[], response.into_body()),
-            None => self.state = State::Reading(response.into_body()),
+            None => {
+                self.has_begun = true;
+                self.state = State::Reading(response.into_body());
+            }
         }
     }
 
@@ -139,6 +145,9 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
         }
         if let Some(progress) = self.body.push(chunk, &mut self.ready) {
             self.clock.progress(progress);
+            if !self.ready.is_empty() {
+                self.clock.receive_part();
+            }
             if progress == Progress::Ended {
                 return self.close();
             }
@@ -221,7 +230,8 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
     }
 
     #[cold]
-    fn fail(&mut self, error: ModelError) {
+    fn fail(&mut self, mut error: ModelError) {
+        error.has_begun = self.has_begun;
         self.ready.push_back(ModelEvent::Error(error)); // secrets are removed on return
         self.state = State::Over;
     }
@@ -271,7 +281,8 @@ impl<D: Decode + Unpin> Stream for ReplyStream<'_, D> {
                     return Poll::Pending;
                 }
             } else {
-                let error = this.target.too_slow("sent nothing", this.clock.limit);
+                let (what, limit) = this.clock.expired();
+                let error = this.target.too_slow(what, limit);
                 this.fail(error);
             }
         }
@@ -300,9 +311,12 @@ impl<D: Decode + Unpin> Stream for ReplyStream<'_, D> {
 struct Clock {
     between: Duration,
     limit: Duration,
+    silence: Duration,
     /// `true` once the reply is complete. A timeout is then no error.
     complete: bool,
     last: Option<Instant>,
+    /// The time of the last part of the reply, or of the first data before there is one.
+    last_part: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
     /// The waker that `sleep` will wake.
     waits: Option<Waker>,
@@ -314,8 +328,10 @@ impl Clock {
         Clock {
             between: times.idle,
             limit: times.connect.saturating_add(times.first_event),
+            silence: times.silence,
             complete: false,
             last: None,
+            last_part: None,
             sleep: None,
             waits: None,
         }
@@ -332,7 +348,23 @@ impl Clock {
     /// comment. Does nothing after a complete reply.
     fn receive(&mut self) {
         if !self.complete {
-            self.last = Some(Instant::now());
+            let now = Instant::now();
+            self.last = Some(now);
+            self.last_part.get_or_insert(now);
+        }
+    }
+
+    /// Restarts the limit on pings, because what was received contains a part of the reply.
+    fn receive_part(&mut self) {
+        self.last_part = self.last;
+    }
+
+    /// Returns what was missing when the time expired, and for how long.
+    fn expired(&self) -> (&'static str, Duration) {
+        let silent = self.last_part.is_some_and(|part| part.elapsed() >= self.silence);
+        match silent && self.last.is_some_and(|last| last.elapsed() < self.limit) {
+            true => ("sent no part of the reply", self.silence),
+            false => ("sent nothing", self.limit),
         }
     }
 
@@ -344,7 +376,10 @@ impl Clock {
     /// Polls until nothing has happened for the limit. The timer is reset when it fires, not with
     /// each event.
     fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let until = *self.last.get_or_insert_with(Instant::now) + self.limit.min(MAX_TIMEOUT);
+        let last = *self.last.get_or_insert_with(Instant::now);
+        let until = last + self.limit.min(MAX_TIMEOUT);
+        let silent = self.last_part.map(|part| part + self.silence.min(MAX_TIMEOUT));
+        let until = silent.map_or(until, |silent| silent.min(until));
         if let (Some(sleep), Some(waker)) = (&self.sleep, &self.waits)
             && sleep.deadline() <= until
             && !sleep.is_elapsed()

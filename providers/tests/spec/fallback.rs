@@ -38,6 +38,7 @@ async fn the_next_model_is_asked_after_what_it_may_do_better() {
         QuotaExhausted,
         PaymentRequired,
         Overloaded,
+        Unreachable,
         Network,
         Timeout,
         Protocol,

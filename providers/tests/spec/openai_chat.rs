@@ -7,6 +7,7 @@ use loopwright_core::message::{MessageId, StopReason, Usage, UserMessage};
 use loopwright_core::model::{BlockKind, ChatRequest, ModelError, ModelErrorKind, ModelEvent};
 use loopwright_core::{ChatModel, Message};
 use loopwright_providers::{Http, OpenAiChat, Retry, Timeouts};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::server::Server;
 
@@ -162,7 +163,7 @@ async fn nobody_there_is_a_sentence() {
     let model = model(&server);
     drop(server);
     let error = error(&model).await;
-    assert_eq!(error.kind, ModelErrorKind::Network);
+    assert_eq!(error.kind, ModelErrorKind::Unreachable);
     assert!(error.message.contains("cannot be reached"), "{error}");
 }
 
@@ -230,6 +231,48 @@ async fn silence_is_a_timeout_unless_the_reply_is_complete() {
     let reply = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
     let (open, _http) = tokio::join!(last(), serve(reply));
     assert!(matches!(open, Some(ModelEvent::Done { .. })), "{open:?}");
+}
+
+/// C472: Pings prove that the server lives, not that it works.
+#[tokio::test]
+async fn pings_alone_are_a_timeout_in_the_end() {
+    let server = Server::start().await;
+    let timeouts = Timeouts { silence: Duration::from_millis(50), ..Timeouts::default() };
+    let model = OpenAiChat::builder("m")
+        .base_url(server.url())
+        .http(Http::with_timeouts(timeouts))
+        .build()
+        .unwrap();
+    let pings = async {
+        let mut http = server.accept().await;
+        http.begin().await;
+        http.chunk(&chunk(r#"{"content":"x"}"#)).await;
+        loop {
+            http.chunk(": still here\n\n").await;
+        }
+    };
+    let error = tokio::select! {
+        error = error(&model) => error,
+        () = pings => return,
+    };
+    assert_eq!(error.kind, ModelErrorKind::Timeout);
+    assert!(error.message.contains("sent no part of the reply"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_named() {
+    let server = Server::start().await;
+    let model = model(&server);
+    let serve = async {
+        let mut stream = server.accept_stream().await;
+        assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+        let greeting = b"220 mail.example\r\n\r\n";
+        stream.write_all(greeting).await.unwrap();
+        stream
+    };
+    let (error, _stream) = tokio::join!(error(&model), serve);
+    assert_eq!(error.kind, ModelErrorKind::Protocol, "{error}");
+    assert!(error.message.contains("did not answer in HTTP"), "{error}");
 }
 
 #[tokio::test]

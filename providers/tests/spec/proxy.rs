@@ -61,7 +61,8 @@ async fn a_secure_server_is_asked_through_a_tunnel_that_sees_no_key() {
     };
     let (last, ()) = tokio::join!(last(&model), serve);
     let Some(ModelEvent::Error(error)) = last else { panic!("{last:?}") };
-    assert_eq!(error.kind, ModelErrorKind::Network, "{error}");
+    assert_eq!(error.kind, ModelErrorKind::Unreachable, "{error}");
+    assert!(error.message.contains("through the proxy"), "{error}");
 }
 
 #[tokio::test]
@@ -86,4 +87,12 @@ fn what_is_no_address_is_refused_without_being_repeated() {
         error.kind == ModelErrorKind::InvalidRequest && !error.message.contains("pass"),
         "{error}"
     );
+}
+
+#[test]
+fn only_proxies_of_http_are_accepted() {
+    for address in ["socks5://127.0.0.1:1080", "127.0.0.1:3128", ""] {
+        let error = Http::new().proxy(address).map(|_| ()).unwrap_err();
+        assert_eq!(error.kind, ModelErrorKind::InvalidRequest, "{address}");
+    }
 }

@@ -4,6 +4,29 @@ use serde_json::{Value, json};
 
 use super::{KEY, Served, types};
 
+/// C473: The client waits for a response, and can ask again.
+#[test]
+fn a_failing_model_ends_the_request_with_its_error() {
+    let served = Served::start(&["--max-retry-delay", "1"]);
+    let fields = json!({ "llmConfig": {
+        "apiKey": KEY, "model": "test-model", "baseUrl": served.model.url, "provider": "openai",
+    } });
+    let mut connection = served.post(&served.body("Hello", &fields));
+    for _ in 0..5 {
+        let error = json!({ "error": { "message": "It broke." } });
+        served.model.request().answer("500 Internal Server Error", &error);
+    }
+    connection.head().unwrap();
+    let frames: Vec<String> = std::iter::from_fn(|| connection.frame()).collect();
+    let all = frames.concat();
+    assert_eq!(all.matches(r#"{"type":"retry","#).count(), 4, "{all}");
+    assert!(all.contains(r#""maxAttempts":5"#), "{all}");
+    let [.., error, complete] = &frames[..] else { panic!("{all}") };
+    assert!(error.contains(r#""type":"error""#) && error.contains("It broke."), "{all}");
+    assert!(complete.contains("complete"), "{all}");
+    assert!(served.model.is_unasked());
+}
+
 /// C95: `/api/agent-chat` answers a request with an event stream, in the frames of its
 /// specification, byte by byte
 #[test]

@@ -35,8 +35,9 @@ impl Failure {
             _ if coded(AUTH_CODES) || contains(AUTH) => Auth,
             _ if coded(&["insufficient_quota"]) => QuotaExhausted,
             _ if coded(&["tool_use_failed"]) => Malformed,
-            // 499: the provider cancelled the request, and reports it inside the stream.
-            Some(499..=599) => Overloaded,
+            // 409: a conflict with another request. 499: the provider cancelled the request, and
+            // reports it inside the stream.
+            Some(409 | 499..=599) => Overloaded,
             Some(_) => InvalidRequest,
             None if coded(LIMITED_CODES) && is_too_large => InvalidRequest,
             None if coded(LIMITED_CODES) && exhausted => QuotaExhausted,
