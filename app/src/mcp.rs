@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use loopwright_mcp::{Definitions, ProcessLimit, ServerConfig};
 
+use self::consent::not_started;
 pub(crate) use self::consent::{Consent, editor_servers};
 use self::login::Logins;
 pub(crate) use self::servers::Servers;
@@ -79,21 +80,34 @@ impl Servers {
             }
         }
         let running = Some(config.program.mcp.clone());
-        let editor = settings.mcp.iter().filter_map(|argument| match argument {
-            // The user's own settings have precedence.
-            McpArg::Editor(server) if !configs.contains_key(server.name()) => {
-                let consent = Consent::new(definitions.clone(), root, server);
-                Some((server.clone(), consent))
+        let (mut editor, mut left_out) = (Vec::new(), Vec::new());
+        for argument in &settings.mcp {
+            match argument {
+                McpArg::Editor(server) if configs.contains_key(server.name()) => {
+                    left_out.push(not_started(server.name(), "another server has this name"));
+                }
+                McpArg::Editor(server) => {
+                    let consent = Consent::new(definitions.clone(), root, server);
+                    editor.push((server.clone(), consent));
+                }
+                _ => {}
             }
-            _ => None,
-        });
-        let editor: Vec<_> = editor.collect();
+        }
         let configs: Vec<_> = configs.into_values().collect();
         let logins = match configs.is_empty() {
             true => Logins::default(),
             false => Logins::open(config.program.names.data_directory().as_deref())?,
         };
-        Ok(Servers { configs, editor, definitions, logins, running, processes: None })
+        Ok(Servers { configs, editor, left_out, definitions, logins, running, processes: None })
+    }
+
+    /// Returns no servers, for an agent that has none, whatever the user's editor passes.
+    pub(crate) fn none(settings: &Settings) -> Self {
+        let of_editor = settings.mcp.iter().filter_map(|argument| match argument {
+            McpArg::Editor(server) => Some(not_started(server.name(), "this agent uses none")),
+            _ => None,
+        });
+        Servers { left_out: of_editor.collect(), ..Servers::default() }
     }
 
     /// Returns the MCP servers of `serve`: the user's.
@@ -109,7 +123,8 @@ impl Servers {
         };
         let processes = Some(ProcessLimit::new(MAX_PROCESSES, MAX_PROCESSES_PER_USER));
         let logins = Logins::default(); // users of a server have no browser beside it
-        Ok(Servers { configs, editor: Vec::new(), definitions, logins, running: None, processes })
+        let (editor, left_out) = (Vec::new(), Vec::new());
+        Ok(Servers { configs, editor, left_out, definitions, logins, running: None, processes })
     }
 }
 

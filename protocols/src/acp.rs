@@ -26,16 +26,15 @@
 //! ```
 
 mod decision;
-mod diff;
 mod message;
 mod outcome;
 mod prompt;
 mod update;
 
 pub use decision::{Answer, Permission, form, read_form};
-pub use diff::{Diff, diffs};
-pub use message::{ClientMessage, ClientRequest, McpServer, Surroundings, decode};
+pub use message::{ClientMessage, ClientRequest, McpServer, Surroundings, Variable, decode};
 pub use outcome::stop_reason;
 pub use update::{SessionUpdates, notice, text_content};
 
+pub use crate::diff::{Diff, diffs};
 pub use crate::rpc::request_id;

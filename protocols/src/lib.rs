@@ -12,6 +12,7 @@ pub mod a2a_client;
 pub mod acp;
 pub mod ag_ui;
 pub mod ai_sdk;
+mod diff;
 mod encode;
 mod error;
 mod failure;

@@ -85,9 +85,11 @@ impl RpcMessage {
         let value: Value = from_json(json, "")
             .map_err(|error| (request_id(json), RpcError::new(-32700, error.message)))?;
         let id = value.get("id").filter(is_id).cloned().unwrap_or_default();
+        // The id of what may be a response is not one of the client's.
+        let answered = if value.get("method").is_some() { id.clone() } else { Value::Null };
         let invalid = |why: &str| {
             let why = format!("This is no message of JSON-RPC 2.0: {why}.");
-            Err((id.clone(), RpcError::invalid_request(why)))
+            Err((answered.clone(), RpcError::invalid_request(why)))
         };
         if !value.is_object() {
             return invalid("it is no object");

@@ -25,7 +25,7 @@ impl Run {
             .event(AgentEvent::AgentStart { cause: RunCause::UserRequest("i".into()), trace: None })
     }
 
-    fn event(mut self, event: AgentEvent) -> Self {
+    pub(crate) fn event(mut self, event: AgentEvent) -> Self {
         let seq = self.0.len() as u64;
         self.0.push(Envelope::new(seq, "s", RunId(1), 7, event));
         self

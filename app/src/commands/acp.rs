@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright_protocols::RpcError;
-use loopwright_protocols::acp::{ClientMessage, ClientRequest, Surroundings, decode, request_id};
+use loopwright_protocols::acp::{
+    ClientMessage, ClientRequest, Surroundings, decode, notice, request_id,
+};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -187,12 +189,16 @@ impl Editor {
         let modes = opened.modes.clone();
         let state = opened.mode.state(&modes);
         let commands_update = self.commands(&opened);
+        let notices = opened.notices.clone();
         let program = self.opener.config.program.clone();
         let task = EditorSession::new(opened, self.client.clone(), program);
         self.sessions.insert(session.clone(), OpenSession { commands: sender, modes });
         let response = json!({ "sessionId": &session, "modes": state });
         self.client.respond(id, Ok(response)).await;
         self.client.update(&session, commands_update).await;
+        for text in notices {
+            self.client.update(&session, notice(&format!("{text}\n\n"))).await;
+        }
         self.tasks.spawn(task.run(commands));
     }
 

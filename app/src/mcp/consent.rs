@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use loopwright_core::excerpt;
 use loopwright_mcp::{
     CommandLine, Definitions, Launch, Pipes, ServerConfig, Transport, Unconfined,
 };
@@ -12,10 +13,12 @@ use loopwright_protocols::acp::McpServer;
 
 /// The maximum length of a server's name.
 const MAX_NAME_LENGTH: usize = 32;
+/// The maximum length of the description of a server, which the user is shown as a whole.
+const MAX_DESCRIPTION_BYTES: usize = 8 << 10;
 
-/// Whether the user lets a server start: once accepted, always in this directory, until its command
-/// changes. It is started as the editor would start it: without confinement, in the directory of
-/// the session.
+/// The user's decision about the start of a server: once accepted, always in this directory, until
+/// its command changes. It is started as the editor would start it: without confinement, in the
+/// directory of the session.
 #[derive(Clone)]
 pub(crate) struct Consent {
     definitions: Arc<Definitions>,
@@ -36,7 +39,7 @@ impl Consent {
             directory: root.to_owned(),
             key: format!("editor {}/{name}", root.display()),
             digest: server.digest().to_owned(),
-            description: format!("{} ({})", server.describe(), server.grants().join("; ")),
+            description: describe(server),
             name,
         }
     }
@@ -67,21 +70,23 @@ impl Launch for Consent {
 pub(crate) fn editor_servers(given: &[McpServer]) -> (Vec<ServerConfig>, Vec<String>) {
     let (mut servers, mut left_out) = (Vec::<ServerConfig>::new(), Vec::new());
     for server in given {
-        let (name, config) = match server {
-            McpServer::Stdio { name, command, args, env } => {
+        let name = &server.name;
+        let config = match &server.command {
+            Some(command) => {
                 let mut line = CommandLine::default();
                 line.program.clone_from(command);
-                line.args.clone_from(args);
-                line.variables.clone_from(env);
+                line.args.clone_from(&server.args);
+                let variables = server.env.iter();
+                line.variables =
+                    variables.map(|one| (one.name.clone(), one.value.clone())).collect();
                 line.unconfined = true;
                 let config = ServerConfig::new(valid_name(name), Transport::Stdio(line));
-                (name, config.map_err(|why| why.to_string()))
+                config.map_err(|why| why.to_string()).and_then(shown)
             }
-            McpServer::Other(name) => {
+            None => {
                 let why = "only commands are supported; add its `url` to your loopwright.toml";
-                (name, Err(why.to_owned()))
+                Err(why.to_owned())
             }
-            _ => continue,
         };
         let config = config.and_then(|config| {
             match servers.iter().any(|other| other.name() == config.name()) {
@@ -92,11 +97,29 @@ pub(crate) fn editor_servers(given: &[McpServer]) -> (Vec<ServerConfig>, Vec<Str
         match config {
             Ok(config) => servers.push(config),
             Err(why) => {
-                left_out.push(format!("The editor's MCP server `{name}` is left out: {why}."));
+                let name = excerpt::chars(name, MAX_NAME_LENGTH);
+                left_out.push(not_started(&name, &why));
             }
         }
     }
     (servers, left_out)
+}
+
+/// Returns a sentence for the user about a server that is left out.
+pub(super) fn not_started(name: &str, why: &str) -> String {
+    format!("The editor's MCP server `{name}` is left out: {why}.")
+}
+
+/// Returns the server if the user can be shown what starts.
+fn shown(config: ServerConfig) -> Result<ServerConfig, String> {
+    match describe(&config).len() <= MAX_DESCRIPTION_BYTES {
+        true => Ok(config),
+        false => Err(format!("its command has more than {MAX_DESCRIPTION_BYTES} bytes")),
+    }
+}
+
+fn describe(server: &ServerConfig) -> String {
+    format!("{} ({})", server.describe(), server.grants().join("; "))
 }
 
 fn valid_name(name: &str) -> String {

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use loopwright_core::Principal;
 use loopwright_host::{AgentRejection, AgentSetup, CodingAgentBuilder};
-use loopwright_mcp::{
-    Definitions, McpServer, ProcessLimit, ServerConfig, ToolSearch, Transport, Unconfined,
-};
+use loopwright_mcp::{Definitions, McpServer, ProcessLimit, ServerConfig, ToolSearch, Transport};
 use loopwright_tools::Workspace;
 
 use super::consent::Consent;
@@ -29,6 +27,8 @@ pub(crate) struct Servers {
     pub(super) configs: Vec<ServerConfig>,
     /// The servers of the user's editor, each with the user's consent.
     pub(super) editor: Vec<(ServerConfig, Consent)>,
+    /// A sentence for the user about each server of the editor that is left out.
+    pub(super) left_out: Vec<String>,
     pub(super) definitions: Arc<Definitions>,
     pub(super) logins: Logins,
     /// The list of the agent's running servers, if only one agent exists at a time.
@@ -42,6 +42,11 @@ impl Servers {
     pub(crate) fn consents(&self) -> Vec<Consent> {
         let consents = self.editor.iter().map(|(_, consent)| consent);
         consents.filter(|consent| !consent.is_given()).cloned().collect()
+    }
+
+    /// Returns a sentence for the user about each server of the editor that is left out.
+    pub(crate) fn left_out(&self) -> Vec<String> {
+        self.left_out.clone()
     }
 
     /// Gives these servers to each agent that `builder` builds.
@@ -97,7 +102,7 @@ impl Servers {
             matches!(&config.transport, Transport::Stdio(command) if !command.unconfined);
         Ok(match is_confined {
             true => builder.launch(Confined::new(workspace)).build(),
-            false => builder.launch(Unconfined::in_directory(workspace.root())).build(),
+            false => builder.build(),
         })
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Built {
     pub(crate) telemetry: AppTelemetry,
     /// The servers of the user's editor that the user has not accepted yet.
     pub(crate) consents: Vec<Consent>,
+    /// A sentence about each server of the user's editor that is left out.
+    pub(crate) left_out: Vec<String>,
 }
 
 /// The previews of an agent's pending calls.
@@ -83,9 +85,9 @@ pub(crate) async fn build(
     };
     let servers = match kind {
         Kind::Coding => Servers::of_session(settings, config, verbosity)?,
-        Kind::Own(_) => Servers::default(),
+        Kind::Own(_) => Servers::none(settings),
     };
-    let consents = servers.consents();
+    let (consents, left_out) = (servers.consents(), servers.left_out());
     let plan = Plan {
         factory: kind.factory(memory, config.program.system.as_ref(), servers)?,
         system: config.program.system.as_ref(),
@@ -139,13 +141,14 @@ pub(crate) async fn build(
         settings,
         telemetry: config.telemetry.clone(),
         consents,
+        left_out,
     })
 }
 
 /// Returns the source of models.
 fn models(settings: &SessionSettings, config: &Config) -> Result<EnvModels, StartError> {
     let catalogue = catalogue(settings.models.as_ref(), &config.program.names)?;
-    Ok(EnvModels::default().catalogue(catalogue))
+    Ok(EnvModels::default().catalogue(catalogue).timeouts(settings))
 }
 
 /// Everything that an agent is built with, except its model.

@@ -152,9 +152,8 @@ fn a_call_that_a_killed_process_has_left_is_decided_in_the_next_one() {
     );
     let call = editor.message()["params"]["update"].take();
     assert_eq!((&call["sessionUpdate"], &call["kind"]), (&json!("tool_call"), &json!("edit")));
-    let notice = editor.message()["params"]["update"]["content"]["text"].take();
-    assert!(notice.as_str().unwrap().starts_with("1 call waits for you: "), "{notice}");
     assert_eq!(editor.message()["id"], id);
+    editor.until(|message| message.to_string().contains("1 call waits for you: "));
 
     let turn = editor.prompt(session, "/continue");
     let asked = editor.permission();
@@ -235,6 +234,23 @@ fn a_prompt_whose_session_is_closed_is_cancelled() {
     }
 }
 
+#[test]
+fn an_editor_is_told_why_the_agent_waits() {
+    let (server, dir) = (Server::start(), project());
+    let mut editor = Editor::start(&dir, &server);
+    let new = json!({ "cwd": dir.path(), "mcpServers": [] });
+    let session = editor.request("session/new", new)["result"]["sessionId"].take();
+    let turn = editor.prompt(session.as_str().unwrap(), "Go.");
+    let busy = json!({ "error": { "message": "Too many sheep." } });
+    server.request().answer("503 Service Unavailable", &busy);
+    let told = editor.until(|message| message.to_string().contains("Too many sheep."));
+    let told = &told["params"]["update"];
+    assert_eq!(told["sessionUpdate"], "agent_message_chunk");
+    assert!(told.to_string().contains("(attempt 2 of 10)"), "{told}");
+    server.request().say("Done.");
+    editor.until(|message| message["id"] == turn);
+}
+
 /// C467: The user is asked once about each server of the editor, and again if its command changes.
 #[test]
 fn the_servers_of_the_editor_start_when_they_are_allowed() {
@@ -268,13 +284,12 @@ fn the_servers_of_the_editor_start_when_they_are_allowed() {
     let offered = |editor: &mut Editor, tool: &str, allow: Option<&str>| {
         let new = json!({ "cwd": dir.path(), "mcpServers": mcp(tool) });
         let id = editor.send("session/new", new);
-        let left_out = editor.until(|message| message["method"] == "session/update");
-        for name in ["my_shell", "web"] {
-            let notice = format!("`{name}` is left out");
-            assert!(left_out.to_string().contains(&notice), "{left_out}");
-        }
         let new = editor.until(|message| message["id"] == id);
         let session = new["result"]["sessionId"].as_str().unwrap().to_owned();
+        for name in ["my_shell", "web"] {
+            let notice = format!("`{name}` is left out");
+            editor.until(|message| message.to_string().contains(&notice));
+        }
         let prompt = editor.prompt(&session, "Go.");
         if let Some(choice) = allow {
             let asked = editor.permission();

@@ -37,9 +37,9 @@ pub struct Pipes {
 
 /// A launcher without confinement: commands can do everything that the user of this process can.
 ///
-/// A command gets `PATH`, `HOME`, the variables that its settings name, and the ones with values. It
-/// is killed when the server is dropped, but the processes that it has started are not. Its standard
-/// error is discarded. By default it runs in the directory of this process.
+/// A command gets `PATH`, `HOME`, the variables that its settings name, and the ones with values.
+/// It is killed when the server is dropped, but the processes that it has started are not. Its
+/// standard error is discarded. By default it runs in the directory of this process.
 #[derive(Debug, Clone, Default)]
 pub struct Unconfined {
     directory: Option<PathBuf>,

@@ -81,6 +81,11 @@ impl Encoder {
                 let status = status(TaskState::Working, envelope.time, Some(message));
                 to.push_back(self.status(status));
             }
+            AgentEvent::Retry(notice) => {
+                let parts = json!([{ "text": notice.reason }, { "data": notice }]);
+                let message = agent_message(&self.task, &format!("retry-{}", envelope.time), parts);
+                to.push_back(self.status(status(TaskState::Working, envelope.time, Some(message))));
+            }
             AgentEvent::AgentEnd(outcome) => {
                 let state = TaskState::of(outcome);
                 self.last = Some((state, envelope.time, failure(&self.task, outcome)));
@@ -103,10 +108,8 @@ impl Encode for Encoder {
 
     fn finish(&mut self, pending: &[ExternalAction], to: &mut VecDeque<Value>) {
         let Some((state, time, message)) = self.last.take() else { return };
-        let message = match state {
-            TaskState::InputRequired => Some(needed(&self.task, pending)),
-            _ => message,
-        };
+        let needed = (state == TaskState::InputRequired).then(|| needed(&self.task, pending));
+        let message = needed.or(message);
         to.push_back(self.status(status(state, time, message)));
     }
 

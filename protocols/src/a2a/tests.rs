@@ -158,6 +158,19 @@ fn a_run_is_a_stream_of_updates() {
 }
 
 #[test]
+fn a_client_is_told_why_the_agent_waits() {
+    let notice = json!({
+        "type": "retry", "attempt": 2, "max_attempts": 5, "delay_ms": 3000,
+        "kind": "overloaded", "reason": "Busy.",
+    });
+    let results = encode(&Run::new().event(serde_json::from_value(notice).unwrap()));
+    let status = &results[1]["statusUpdate"]["status"];
+    assert_eq!(status["state"], "TASK_STATE_WORKING");
+    let parts = &status["message"]["parts"];
+    assert_eq!((&parts[0]["text"], &parts[1]["data"]["delay_ms"]), (&json!("Busy."), &json!(3000)));
+}
+
+#[test]
 fn a_task_is_what_follows_from_a_message() {
     let whole = |run: Run| tasks("ctx", &run.0).pop().unwrap().to_json();
     let done = whole(Run::new().reply(&["Nine."]).end());

@@ -1,6 +1,5 @@
 //! The messages of a client: JSON-RPC 2.0 requests, notifications and responses.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -60,7 +59,7 @@ pub enum ClientRequest {
     Prompt(Arc<str>, UserMessage),
 }
 
-/// What the client provides for a session.
+/// The directory and the MCP servers that the client provides for a session.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Surroundings {
@@ -71,49 +70,30 @@ pub struct Surroundings {
 }
 
 /// An MCP server of the client.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
-pub enum McpServer {
-    /// A command that speaks MCP on its standard input and output.
-    Stdio {
-        /// The name of the server.
-        name: String,
-        /// The program.
-        command: String,
-        /// The arguments of the program.
-        args: Vec<String>,
-        /// The environment variables that the program gets besides a few of the agent's.
-        env: BTreeMap<String, String>,
-    },
-    /// A server with this name and a transport that the agent has not offered.
-    Other(String),
-}
-
-#[derive(Deserialize)]
-struct RawMcpServer {
-    name: String,
-    command: Option<String>,
+pub struct McpServer {
+    /// The name of the server.
+    pub name: String,
+    /// The program, which speaks MCP on its standard input and output. `None` for a server with
+    /// another transport, which the agent has not offered.
+    pub command: Option<String>,
+    /// The arguments of the program.
     #[serde(default)]
-    args: Vec<String>,
+    pub args: Vec<String>,
+    /// The environment variables that the program gets besides a few of the agent's.
     #[serde(default)]
-    env: Vec<RawVariable>,
+    pub env: Vec<Variable>,
 }
 
-#[derive(Deserialize)]
-struct RawVariable {
-    name: String,
-    value: String,
-}
-
-impl From<RawMcpServer> for McpServer {
-    fn from(server: RawMcpServer) -> Self {
-        let RawMcpServer { name, command, args, env } = server;
-        let env = env.into_iter().map(|variable| (variable.name, variable.value)).collect();
-        match command {
-            Some(command) => McpServer::Stdio { name, command, args, env },
-            None => McpServer::Other(name),
-        }
-    }
+/// An environment variable.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Variable {
+    /// The name of the variable.
+    pub name: String,
+    /// The value of the variable.
+    pub value: String,
 }
 
 /// The parameters of all methods.
@@ -125,7 +105,7 @@ struct Params {
     cursor: Option<String>,
     mode_id: Option<String>,
     prompt: Option<Vec<ContentBlock>>,
-    mcp_servers: Option<Vec<RawMcpServer>>,
+    mcp_servers: Option<Vec<McpServer>>,
     #[serde(default)]
     client_capabilities: Value,
 }
@@ -204,12 +184,11 @@ impl Params {
         if !cwd.is_absolute() {
             return Err(DecodeError::at("/params/cwd", "the directory must be an absolute path"));
         }
-        let servers = self.mcp_servers.take().unwrap_or_default();
-        if servers.len() > MAX_MCP_SERVERS {
+        let mcp_servers = self.mcp_servers.take().unwrap_or_default();
+        if mcp_servers.len() > MAX_MCP_SERVERS {
             let why = format!("there are more than {MAX_MCP_SERVERS} servers");
             return Err(DecodeError::at("/params/mcpServers", why));
         }
-        let mcp_servers = servers.into_iter().map(McpServer::from).collect();
         Ok(Surroundings { cwd, mcp_servers })
     }
 }
@@ -242,6 +221,7 @@ mod tests {
             (br#"{"id":7,"method":"initialize"}"#, number.clone(), -32600),
             (br#"{"jsonrpc":"1.0","id":7,"method":"initialize"}"#, number.clone(), -32600),
             (br#"{"jsonrpc":"2.0"}"#, Value::Null, -32600),
+            (br#"{"id":7,"result":{}}"#, Value::Null, -32600),
             (br#"{"jsonrpc":"2.0","id":[7],"method":"initialize"}"#, Value::Null, -32600),
             (br#"{"jsonrpc":"2.0","id":7,"method":"a/b"}"#, number.clone(), -32601),
             (br#"{"jsonrpc":"2.0","id":7,"method":"session/new"}"#, number, -32602),
@@ -300,13 +280,11 @@ mod tests {
         else {
             panic!("no request");
         };
-        let files = McpServer::Stdio {
-            name: "Files".into(),
-            command: "/bin/files".into(),
-            args: vec![".".into()],
-            env: BTreeMap::from([("A".into(), "b".into())]),
-        };
-        assert_eq!(new.mcp_servers, [files, McpServer::Other("web".into())]);
+        let [files, web] = &new.mcp_servers[..] else { panic!("{new:?}") };
+        let command = (&*files.name, files.command.as_deref(), &files.args[..]);
+        assert_eq!(command, ("Files", Some("/bin/files"), &[".".to_owned()][..]));
+        assert_eq!((&*files.env[0].name, &*files.env[0].value), ("A", "b"));
+        assert_eq!((&*web.name, &web.command), ("web", &None));
         let many = vec![json!({ "name": "a" }); MAX_MCP_SERVERS + 1];
         let params = json!({ "cwd": "/w", "mcpServers": many });
         let why = read("session/new", params).unwrap_err().1.message;

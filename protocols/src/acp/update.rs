@@ -12,7 +12,7 @@ use loopwright_core::model::Update;
 use loopwright_core::tool::ToolUpdate;
 use serde_json::{Value, json};
 
-use super::diff::{Diff, diffs};
+use crate::diff::{Diff, diffs};
 
 /// The maximum size of a running tool's shown output. An update replaces the earlier ones, so each
 /// shows the end of the output.

@@ -2,9 +2,9 @@
 
 use super::{files_where, read, rust_files, without_tests};
 
-/// The beginnings of the paths that the adapters take from the core: events, their contents, and
-/// inputs.
-const VALUES: &str = "AgentEvent Message ToolError limits:: error::ModelErrorKind event \
+/// The beginnings of the paths that the adapters take from the core: events, their contents,
+/// inputs, and checks of JSON.
+const VALUES: &str = "AgentEvent Message ToolError limits:: error::ModelErrorKind event json:: \
     log::LogEntry log::SessionInfo log::SessionLog media message model::OutputSchema \
     model::ThinkingLevel model::Update model::{OutputSchema,ThinkingLevel} \
     tool::";

@@ -7,7 +7,7 @@ use loopwright_core::log::{SessionInfo, SessionLog, SessionQuery};
 use loopwright_core::session::EventReader;
 use loopwright_core::{AgentHandle, SessionStore};
 use loopwright_protocols::RpcError;
-use loopwright_protocols::acp::{SessionUpdates, Surroundings, notice};
+use loopwright_protocols::acp::{SessionUpdates, Surroundings};
 use serde_json::{Value, json};
 
 use super::client::Client;
@@ -51,6 +51,8 @@ pub(super) struct Opened {
     pub(super) handle: AgentHandle,
     pub(super) events: EventReader,
     pub(super) updates: SessionUpdates,
+    /// Notices for the user, to be sent once the editor knows the session.
+    pub(super) notices: Vec<String>,
 }
 
 impl From<StartError> for RpcError {
@@ -102,10 +104,10 @@ impl Opener {
         }
         let modes = modes(&built.commands);
         let events = EventReader::new(handle.clone(), events, self.store.clone());
-        let opened = Opened { session, built, allowed, modes, mode, handle, events, updates };
-        let about_servers = Some(left_out.join("\n\n")).filter(|text| !text.is_empty());
-        self.notices(&opened, [permissions, about_servers]).await?;
-        Ok(opened)
+        let first = permissions.into_iter().chain(left_out).chain(built.left_out.clone());
+        let mut notices: Vec<String> = first.collect();
+        notices.extend(unfinished(&handle).await?);
+        Ok(Opened { session, built, allowed, modes, mode, handle, events, updates, notices })
     }
 
     async fn session(&self, target: Target) -> Result<Session, RpcError> {
@@ -116,25 +118,6 @@ impl Opener {
         let info = find(&*self.store, &name).await?.ok_or_else(|| not_found(&name))?;
         info.require_root().map_err(StartError::from)?;
         Ok(Session::existing(self.store.clone(), info))
-    }
-
-    /// Tells the user these notices, and about repairs and unfinished work of a session that existed
-    /// before.
-    async fn notices(&self, opened: &Opened, first: [Option<String>; 2]) -> Result<(), RpcError> {
-        let state = opened.handle.state().await;
-        let state = state.map_err(|why| RpcError::internal(format!("{why}.")))?;
-        let interrupted = state.interrupted_run.map(|run| {
-            format!("Run {run} was interrupted: `/continue` continues it, another prompt ends it.")
-        });
-        let pending = waiting(&state.pending_actions)
-            .map(|what| format!("{what} for you: `/continue` asks you, another prompt declines."));
-        let repaired = state.repaired.map(|repaired| repaired.to_string());
-        let later = [repaired, interrupted, pending];
-        for text in first.into_iter().chain(later).flatten() {
-            let update = notice(&format!("{text}\n\n"));
-            self.client.update(&opened.session.name, update).await;
-        }
-        Ok(())
     }
 
     /// Returns a page of the sessions that work in this directory, or in any.
@@ -184,4 +167,16 @@ fn listed(info: &SessionInfo, cwd: Option<&PathBuf>) -> Option<Value> {
         "title": info.title,
         "updatedAt": changed.to_string(),
     }))
+}
+
+/// Returns what the user is told about repairs and unfinished work of a session.
+async fn unfinished(handle: &AgentHandle) -> Result<Vec<String>, RpcError> {
+    let state = handle.state().await.map_err(|why| RpcError::internal(format!("{why}.")))?;
+    let interrupted = state.interrupted_run.map(|run| {
+        format!("Run {run} was interrupted: `/continue` continues it, another prompt ends it.")
+    });
+    let pending = waiting(&state.pending_actions)
+        .map(|what| format!("{what} for you: `/continue` asks you, another prompt declines."));
+    let repaired = state.repaired.map(|repaired| repaired.to_string());
+    Ok([repaired, interrupted, pending].into_iter().flatten().collect())
 }

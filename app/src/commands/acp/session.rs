@@ -23,7 +23,7 @@ use super::open::Opened;
 use crate::mcp::Consent;
 use crate::program::Program;
 use crate::slash::SlashReply;
-use crate::wording::{compaction, has_finished, waiting};
+use crate::wording::{compaction, has_finished, retry, waiting};
 
 /// The choice that allows a server to start.
 const ALLOW: &str = "allow";
@@ -57,7 +57,7 @@ pub(super) struct EditorSession {
     /// A slash command that runs in this process.
     command: Option<BoxFuture<'static, Result<SlashReply, String>>>,
     /// The question whether a server of the editor may start, and the request that waits for it.
-    consenting: Option<BoxFuture<'static, bool>>,
+    consenting: Option<BoxFuture<'static, Consented>>,
     waiting: Option<UserMessage>,
 }
 
@@ -123,6 +123,10 @@ impl EditorSession {
         if let AgentEvent::AgentEnd(outcome) = event {
             self.outcome = Some(outcome.clone());
             self.watch_idle(); // a run that another process started may need a decision, too
+        }
+        if let AgentEvent::Retry(notice) = event {
+            let why = retry(notice, notice.delay_ms.div_ceil(1000));
+            self.notice(&format!("*{why}*\n\n")).await;
         }
         for update in self.opened.updates.fold(event) {
             self.client.update(&self.opened.session.name, update).await;
@@ -202,7 +206,7 @@ impl EditorSession {
             let request = permission(&session, consent);
             let ask = async move {
                 let answer = client.request("session/request_permission", request).await;
-                answer.is_ok_and(|answer| answer["outcome"]["optionId"] == ALLOW)
+                answer.map_or(Consented::Refused, |answer| Consented::read(&answer["outcome"]))
             };
             self.consenting = Some(ask.boxed());
         } else if let Some(message) = self.waiting.take() {
@@ -211,17 +215,19 @@ impl EditorSession {
     }
 
     /// Handles the user's answer about the first server.
-    async fn consented(&mut self, is_given: bool) {
+    async fn consented(&mut self, answer: Consented) {
         self.consenting = None;
+        if answer == Consented::Cancelled {
+            return self.cancel().await;
+        }
         let consent = self.opened.built.consents.remove(0);
-        let problem = match is_given.then(|| consent.give()) {
-            Some(Ok(())) => None,
-            Some(Err(why)) => Some(format!("it cannot be recorded: {why}")),
-            None => Some("you have not allowed it".to_owned()),
-        };
-        if let Some(why) = problem {
-            let name = &consent.name;
-            self.notice(&format!("The MCP server `{name}` is not started: {why}.\n\n")).await;
+        let name = &consent.name;
+        if answer == Consented::Refused {
+            let why = format!("The MCP server `{name}` is not started: you have not allowed it.");
+            self.notice(&format!("{why}\n\n")).await;
+        } else if let Err(why) = consent.give() {
+            let why = format!("You will be asked about the MCP server `{name}` again: {why}.");
+            self.notice(&format!("{why}\n\n")).await;
         }
         self.ask_for_consent().await;
     }
@@ -385,6 +391,24 @@ impl EditorSession {
         let Opened { session, handle, .. } = self.opened;
         drop((self.idle, self.command));
         session.close(&handle).await;
+    }
+}
+
+/// The user's answer whether a server may start.
+#[derive(PartialEq, Eq)]
+enum Consented {
+    Given,
+    Refused,
+    Cancelled,
+}
+
+impl Consented {
+    fn read(outcome: &Value) -> Self {
+        match outcome["optionId"] == ALLOW {
+            true => Consented::Given,
+            false if outcome["outcome"] == "cancelled" => Consented::Cancelled,
+            false => Consented::Refused,
+        }
     }
 }
 
