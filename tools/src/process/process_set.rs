@@ -101,7 +101,7 @@ impl ProcessSet {
     }
 
     /// Kills all processes. Returns the number that are left, which is normally 0: it gives up when
-    /// none has ended for `timeout`.
+    /// their number has not fallen for `timeout`.
     pub(super) fn kill(&self, timeout: Duration) -> usize {
         let mut deadline = Instant::now() + timeout;
         let mut fewest = usize::MAX;

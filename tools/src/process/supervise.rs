@@ -31,8 +31,8 @@ use super::watchdog::Watchdog;
 const OUTPUT_GRACE: Duration = Duration::from_millis(200);
 /// The maximum time limit. A longer one, such as `Duration::MAX`, has no effect.
 const MAX_TIMEOUT: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
-/// The maximum time without the end of any process while all are killed. A killed process needs
-/// the processor once more to end, and hundreds of them need seconds on a busy machine.
+/// The maximum time in which their number does not fall while all are killed. A killed process
+/// needs the processor once more to end, and hundreds of them need seconds on a busy machine.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The timeout for the exit status of a killed command.
 const REAP_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
