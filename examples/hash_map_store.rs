@@ -111,8 +111,9 @@ impl SessionStore for HashMapStore {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = HashMapStore::default();
-    conformance::check(&store).await?;
-    println!("The store passes the conformance suite.");
+    let missing = conformance::check(&store).await?;
+    println!("The store passes the conformance suite. It has");
+    missing.iter().for_each(|missing| println!("- {missing}"));
 
     let agent = GenericAgent::builder(Offline::new(), PiPattern).build()?;
     let handle = agent.open(&store, "monday").await?;

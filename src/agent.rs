@@ -129,7 +129,7 @@ impl GenericAgent {
     pub async fn open(
         &self,
         store: &(impl SessionStore + Clone + 'static),
-        session: impl Into<Arc<str>>,
+        session: impl AsRef<str>,
     ) -> Result<AgentHandle, AgentError> {
         let (handle, _) = self.run(RunContext::new().stored(store, session).await?).await?;
         Ok(handle)
@@ -350,10 +350,10 @@ impl RunContext {
     pub async fn stored(
         self,
         store: &(impl SessionStore + Clone + 'static),
-        session: impl Into<Arc<str>>,
+        session: impl AsRef<str>,
     ) -> Result<Self, MemoryError> {
-        let session = session.into();
-        let memory = store.open(&session).await?;
+        let session = session.as_ref();
+        let memory = store.open(session).await?;
         let opened = self.session(session).shared_memory(memory);
         Ok(RunContext { store: Some(Arc::new(store.clone())), ..opened })
     }

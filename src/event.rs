@@ -6,7 +6,7 @@ pub(crate) mod input;
 pub(crate) mod outcome;
 pub(crate) mod owner_note;
 
-pub use self::action::ExternalAction;
+pub use self::action::{ExternalAction, change_digest};
 pub use self::hub::{EventStream, StreamEnd};
 pub use self::input::{
     AbortRequest, ActionResult, Decision, Input, InputEvent, Prompt, Provided, QueueKind,
@@ -301,13 +301,15 @@ mod tests {
         let retry = RetryNotice::new(2, 10, Duration::from_secs(1), &failed);
         let (message_id, call) = (MessageId(1), CallId::from("c"));
         let action = ExternalAction::new(call.clone(), "n", Arc::default(), "d");
-        let approval = ApprovalRecord { by: Some("ann".into()), time: 1, source: None };
+        let approval =
+            ApprovalRecord { by: Some("ann".into()), time: 1, source: None, change: None };
         let outcome = RunOutcome {
             end: RunStatus::Done,
             error: None,
             model_error: None,
             incomplete: None,
             limit: None,
+            turns: 1,
             usage: Usage::default(),
             cost: 0.5,
             value: Some(Arc::new(serde_json::json!({ "n": 1 }))),

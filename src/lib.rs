@@ -123,7 +123,7 @@ pub use log::{Memory, SessionStore};
 pub use message::Message;
 pub use model::ChatModel;
 pub use pattern::{AgentContext, BehaviorPattern, StepContext};
-pub use session::{AgentHandle, Ask, Reply};
+pub use session::{AgentHandle, Ask, AskAll, Reply};
 pub use tool::{Tool, ToolContext, ToolOutput, Tools, tool_fn, tool_with};
 
 // Foreign items that appear in public signatures.

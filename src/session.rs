@@ -34,6 +34,7 @@ pub use self::config::WhileAwaiting;
 pub use self::event_reader::EventReader;
 pub use self::handle::AgentHandle;
 pub use self::request::ask::{Ask, Profile};
+pub use self::request::ask_all::AskAll;
 pub use self::request::reply::Reply;
 pub use self::request::shared_budget::{BudgetPermit, SharedBudget};
 pub use self::state::AgentState;

@@ -103,7 +103,9 @@ pub trait Tool: Send + Sync {
 
     /// Returns the change that a call would make to a file, as a unified diff, for the user who
     /// decides on it. `None`, the default, means that there is nothing to show besides the
-    /// arguments. The method must not change anything.
+    /// arguments. The method must not change anything. It returns the same change as long as
+    /// nothing else has changed: an approval can be of this change alone
+    /// ([`ActionResult::change`](crate::event::ActionResult::change)).
     ///
     /// # Errors
     ///

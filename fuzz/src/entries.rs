@@ -336,6 +336,7 @@ impl Source<'_> {
             decision: decision.into(),
             by: self.maybe(|source| source.one_of(&TEXTS).into()),
             source: None,
+            change: self.maybe(|source| source.one_of(&TEXTS).into()),
             time: self.number(),
         }
     }

@@ -6,7 +6,9 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), String> {
 //! let store = InMemoryStore::new(); // or your own store, without sessions
-//! conformance::check(&store).await?;
+//! for missing in conformance::check(&store).await? {
+//!     println!("{missing}"); // such as "no mailbox: decisions … from other processes fail"
+//! }
 //! # Ok(()) }
 //! ```
 //!
@@ -20,6 +22,7 @@ mod expect;
 mod listing;
 mod logs;
 mod mailbox;
+mod missing;
 mod owners;
 mod samples;
 mod schedules;
@@ -31,12 +34,19 @@ use std::slice;
 use loopwright_core::SessionStore;
 use loopwright_core::log::{LogEntry, MemoryError};
 
+pub use missing::Missing;
+
 use expect::{
     append, append_each, broken, clear, expect_conflict, expect_empty, expect_eq,
     expect_eq_entries, expect_in_use, expect_reads, ids, load, open_session,
 };
 
-/// Checks the rules for one store in one process.
+/// Checks the rules for one store in one process. Returns the optional features that the store does
+/// not have, which the checks leave out.
+///
+/// It does not check what survives a crash of the process or of the machine in the middle of a
+/// write, nor whether another process is kept out of an open session; for that see
+/// [`check_reopened`].
 ///
 /// Use a runtime with several threads, so that the checks for races are effective.
 ///
@@ -51,10 +61,11 @@ use expect::{
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let folder = tempfile::tempdir()?;
 /// let store = Sqlite::open(folder.path().join("sessions.db"))?;
-/// conformance::check(&store).await?;
+/// let missing = conformance::check(&store).await?;
+/// assert!(!missing.contains(&conformance::Missing::Mailbox));
 /// # Ok(()) }
 /// ```
-pub async fn check(store: &dyn SessionStore) -> Result<(), String> {
+pub async fn check(store: &dyn SessionStore) -> Result<Vec<Missing>, String> {
     expect_empty(store, "the store has no session before the checks").await?;
     logs::check(store).await?;
     owners::check(store).await?;
@@ -65,7 +76,9 @@ pub async fn check(store: &dyn SessionStore) -> Result<(), String> {
     mailbox::check(store).await?;
     schedules::check(store).await?;
     snapshots::check(store).await?;
-    clear(store).await
+    let missing = missing::of(store).await?;
+    clear(store).await?;
+    Ok(missing)
 }
 
 /// Checks the rules that hold when the store is reopened, as by another process.

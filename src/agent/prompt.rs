@@ -38,8 +38,8 @@ impl fmt::Display for Reason<'_> {
         match (outcome.end, outcome.limit, outcome.incomplete) {
             (RunStatus::AwaitingAction, ..) => f.write_str(
                 "a call waits for an approval or for input: allow its tool with \
-                 `AgentBuilder::approve`, or open a session with `GenericAgent::run` and answer \
-                 with `AgentHandle::resolve`",
+                 `AgentBuilder::approve`, or open a session with `GenericAgent::session`, and \
+                 decide with `AgentHandle::approve` or `deny`",
             ),
             (RunStatus::Aborted, ..) => f.write_str("the run was aborted"),
             (RunStatus::Incomplete, _, Some(why)) => why.fmt(f),

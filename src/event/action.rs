@@ -10,7 +10,7 @@ use crate::error::ActionRequest;
 use crate::event::input::{Decision, Provided};
 use crate::message::CallId;
 use crate::tool::question::Question;
-use crate::tool::toolbox::{digest, digest_of_call};
+use crate::tool::toolbox::{digest, digest_of_call, hex_digest};
 use crate::tool::{ActionTerms, ApprovalRecord, ToolOutput};
 
 /// The separator of the calls in the name of a sub-agent's call. It needs no escape in a URL, and
@@ -20,6 +20,27 @@ const SEPARATOR: char = '~';
 /// Returns the rest of a call's name within the sub-agent that works for the call `outer`.
 pub(crate) fn call_of_child<'a>(call: &'a str, outer: &str) -> Option<&'a str> {
     call.strip_prefix(outer)?.strip_prefix(SEPARATOR)
+}
+
+/// Returns the digest of the change in a preview, with which an approval says what its user has
+/// seen: see [`ActionResult::change`](crate::event::ActionResult::change).
+///
+/// It covers the names of the files and the lines that go and come, but not their numbers and the
+/// lines around them: the same lines are the same change wherever they are by then.
+///
+/// ```
+/// use loopwright_core::event::change_digest;
+///
+/// let shown = change_digest("--- a\n+++ a\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n");
+/// assert_eq!(shown, change_digest("--- a\n+++ a\n@@ -4,2 +4,2 @@\n zero\n-two\n+2\n"));
+/// assert_ne!(shown, change_digest("--- a\n+++ a\n@@ -1,2 +1,2 @@\n one\n-two and a half\n+2\n"));
+/// ```
+pub fn change_digest(preview: &str) -> Arc<str> {
+    // A line of a file may end with `\r` alone; then several lines of the diff are one here.
+    let is_one = |line: &str| !line.trim_end_matches(['\r', '\n']).contains('\r');
+    let is_around = |line: &&str| (line.starts_with(' ') || line.starts_with("@@")) && is_one(line);
+    let lines = preview.split_inclusive('\n').filter(|line| !is_around(line));
+    hex_digest(&lines.collect::<String>())
 }
 
 /// An action that the agent needs from outside: the decision on a call.

@@ -272,13 +272,16 @@ pub struct ActionResult {
     /// The front end that sent the decision, such as `http` or `terminal`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Arc<str>>,
+    /// The digest of the change that was shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<Arc<str>>,
 }
 
 impl ActionResult {
     /// Builds a decision on `call`. `digest` is the digest of the action as shown.
     pub fn new(call: impl Into<CallId>, digest: impl Into<Arc<str>>, decision: Decision) -> Self {
         let (call, digest) = (call.into(), digest.into());
-        ActionResult { call, digest, decision, by: None, source: None }
+        ActionResult { call, digest, decision, by: None, source: None, change: None }
     }
 
     /// Sets the person or system that decided.
@@ -290,6 +293,19 @@ impl ActionResult {
     /// Sets the front end that sent the decision: a short name such as `http` or `terminal`.
     pub fn source(mut self, source: impl Into<Arc<str>>) -> Self {
         self.source = Some(source.into());
+        self
+    }
+
+    /// Says which change was shown to the person who approves: the
+    /// [`change_digest`](crate::event::change_digest) of the [preview](crate::Tool::preview), if it
+    /// was one.
+    ///
+    /// The call is then carried out only if the preview of its tool, computed again when the call
+    /// is about to start, is of the same change. Otherwise, or if it fails, the model learns that
+    /// the call has not run, or, after a crash, that it may have. A tool whose preview is `None`
+    /// runs unchecked, and so does what follows when a tool suspends.
+    pub fn change(mut self, shown: impl Into<Option<Arc<str>>>) -> Self {
+        self.change = shown.into();
         self
     }
 }

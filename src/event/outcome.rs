@@ -125,6 +125,9 @@ pub struct RunOutcome {
     /// The exhausted budget, if that ended the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
+    /// Requests to models since the last request of the user.
+    #[serde(default)]
+    pub turns: u32,
     /// Tokens used since the last request of the user.
     pub usage: Usage,
     /// Cost since the last request of the user in US dollars, as far as prices are known.
@@ -135,7 +138,8 @@ pub struct RunOutcome {
     /// The texts of undelivered queued messages, which are handed back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handed_back: Vec<String>,
-    /// The text of the last reply; empty if the run has no reply.
+    /// The text of the last reply, whatever the pattern called after it; empty if the run has no
+    /// reply.
     pub text: String,
 }
 

@@ -14,8 +14,9 @@ const MAX_VALUES: usize = 10_000;
 /// The maximum length of branches that are quoted to the model, in bytes.
 const MAX_QUOTED_BYTES: usize = 2_000;
 
-/// Returns a tool's schema as the parameters of a function: an object with `properties`, and
-/// without branches and references at its root, for which OpenAI and Anthropic refuse the request.
+/// Returns a tool's schema as the parameters of a function: an object with `properties`, which
+/// include all that it requires, and without branches and references at its root. OpenAI, Anthropic
+/// or Gemini would refuse the request otherwise.
 ///
 /// The properties of all branches are properties, those that every branch requires are required,
 /// and the description quotes the branches. So parameters tell a model what to send, but may accept
@@ -38,7 +39,13 @@ pub fn parameters(schema: &Value) -> Value {
         root = flat(schema, root);
     }
     root.insert("type".into(), "object".into());
-    root.entry("properties").or_insert_with(|| json!({}));
+    let properties = root.entry("properties").or_insert_with(|| json!({}));
+    if let Some(properties) = properties.as_object_mut() {
+        let required = schema["required"].as_array().into_iter().flatten();
+        for name in required.filter_map(Value::as_str) {
+            properties.entry(name).or_insert_with(|| json!({}));
+        }
+    }
     normalize(Value::Object(root))
 }
 

@@ -10,10 +10,14 @@ use crate::event::AgentEvent;
 use crate::event::action::{ExternalAction, call_of_child};
 use crate::event::input::{ActionResult, Decision, Provided};
 use crate::limits::Budget;
+use crate::log::edited::Edited;
 use crate::message::{
     AssistantMessage, CallId, InputId, Message, ResultStatus, StopReason, ToolCall,
 };
 use crate::tool::{ApprovalRecord, Resolution};
+
+/// The model of the messages that contain a pattern's calls.
+pub(crate) const CALLER: &str = "pattern";
 
 /// The calls of one reply until each has its result.
 #[derive(Serialize, Deserialize)]
@@ -54,6 +58,9 @@ pub(crate) struct Call {
     pub(crate) resolution: Option<Resolution>,
     /// The approvals that allowed the call to run, if it needed any.
     pub(crate) approvals: Arc<[ApprovalRecord]>,
+    /// The arguments that a decision changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) edited: Option<Edited>,
     /// The sub-agent that works for the call, if one was started.
     pub(crate) child: Option<Box<ChildCall>>,
     /// `true` if `tool_execution_start` was emitted for the call.
@@ -107,6 +114,7 @@ impl From<&ToolCall> for Call {
             result: None,
             resolution: None,
             approvals: Arc::default(),
+            edited: None,
             child: None,
             has_started: false,
         }

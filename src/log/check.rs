@@ -148,6 +148,7 @@ mod tests {
             decision: Arc::new(Decision::Approve),
             by: None,
             source: None,
+            change: None,
             time: 0,
         };
         let started = LogEntry::CallStarted { call: "c".into(), arguments: value() };

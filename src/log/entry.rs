@@ -281,6 +281,9 @@ pub enum LogEntry {
         /// The front end that sent the decision, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         source: Option<Arc<str>>,
+        /// The digest of the change that was shown, if a preview was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        change: Option<Arc<str>>,
         /// Time when the decision was received, in milliseconds since 1970.
         time: u64,
     },
@@ -304,6 +307,9 @@ pub enum LogEntry {
         /// The front end that sent the decision, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         source: Option<Arc<str>>,
+        /// The digest of the change that was shown, if a preview was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        change: Option<Arc<str>>,
         /// Time when the decision was received, in milliseconds since 1970.
         #[serde(default)]
         time: u64,
@@ -386,114 +392,6 @@ pub enum StateScope {
     /// Until the conversation is reset.
     #[default]
     Session,
-}
-
-impl LogEntry {
-    /// Returns the tokens and the cost with which the entry charges the session.
-    pub(crate) fn charge(&self) -> Option<(Usage, Option<f64>)> {
-        match self {
-            LogEntry::Replied { message, cost } | LogEntry::Detached { message, cost, .. } => {
-                let usage = message.as_assistant().map(|reply| reply.usage);
-                Some((usage.unwrap_or_default(), *cost))
-            }
-            LogEntry::Charged { usage, cost, .. } => Some((*usage, *cost)),
-            LogEntry::ChildEnded { used, .. } => Some((used.usage, Some(used.cost))),
-            _ => None,
-        }
-    }
-
-    /// Returns whether the session wrote the entry for an input or its own opening, not for a
-    /// pattern.
-    pub(crate) fn is_of_input(&self) -> bool {
-        use LogEntry::*;
-        matches!(
-            self,
-            Opened { .. }
-                | Settings { .. }
-                | RunStarted { .. }
-                | Queued { .. }
-                | Withdrawn { .. }
-                | Approved { .. }
-                | Decided { .. }
-                | AbortRequested { .. }
-                | Handled { .. }
-                | Owner { .. }
-        )
-    }
-
-    /// Returns whether the entry is progress. Entries that a crash loop would write again are not.
-    pub fn is_progress(&self) -> bool {
-        use LogEntry::*;
-        !matches!(
-            self,
-            Opened { .. }
-                | Settings { .. }
-                | Handled { .. }
-                | Owner { .. }
-                | RequestStarted { .. }
-                | DetachedStarted { .. }
-                | NotSent { .. }
-                | Charged { .. }
-                | CallStarted { .. }
-                | ChildStarted { .. }
-                | State { .. }
-                | Withdrawn { .. }
-        )
-    }
-
-    /// Returns the id of the input that the entry accepts, or `None`.
-    pub fn input(&self) -> Option<&InputId> {
-        match self {
-            LogEntry::Queued { input, .. }
-            | LogEntry::Approved { input, .. }
-            | LogEntry::Decided { input, .. }
-            | LogEntry::AbortRequested { input }
-            | LogEntry::Handled { input } => Some(input),
-            _ => None,
-        }
-    }
-
-    /// Returns the session of the sub-agent that the entry starts, or `None`.
-    pub fn sub_agent(&self) -> Option<&Arc<str>> {
-        match self {
-            LogEntry::ChildStarted { session, .. } => Some(session),
-            _ => None,
-        }
-    }
-
-    /// Returns the message that the entry adds, or `None`. Detached replies and summaries do not
-    /// count.
-    pub fn message(&self) -> Option<&Arc<Message>> {
-        match self {
-            LogEntry::Queued { message, .. }
-            | LogEntry::Replied { message, .. }
-            | LogEntry::Called { message, .. }
-            | LogEntry::Remembered { message }
-            | LogEntry::CallFinished { result: message } => Some(message),
-            _ => None,
-        }
-    }
-
-    /// Returns whether the entry, and all before it, must be on disk before the append returns,
-    /// because the session then acknowledges an input or starts an effect. Other entries may be
-    /// flushed later.
-    pub fn must_be_durable(&self) -> bool {
-        use LogEntry::*;
-        matches!(
-            self,
-            Opened { .. }
-                | Queued { .. }
-                | Withdrawn { .. }
-                | Approved { .. }
-                | Decided { .. }
-                | AbortRequested { .. }
-                | Handled { .. }
-                | CallStarted { .. }
-                | ChildStarted { .. }
-                | RunEnded { .. }
-                | Reset
-        )
-    }
 }
 
 #[cfg(test)]

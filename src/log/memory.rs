@@ -67,6 +67,10 @@ use crate::message::Message;
 ///     async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
 ///         self.inner.load(from).await
 ///     }
+///
+///     fn inner(&self) -> Option<&dyn Memory> {
+///         Some(&self.inner) // has all other features
+///     }
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), MemoryError> {
@@ -93,9 +97,22 @@ pub trait Memory: Send + Sync {
     /// Returns the entries from number `from`, counted from zero, to the end, in order.
     async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError>;
 
+    /// Returns the memory that this one wraps. Its methods are then the defaults. The default
+    /// returns `None`.
+    ///
+    /// A memory that hides something from the inner one must implement
+    /// [`snapshots`](Memory::snapshots), which contain the whole state, and
+    /// [`mailbox`](Memory::mailbox).
+    fn inner(&self) -> Option<&dyn Memory> {
+        None
+    }
+
     /// Returns at most `limit` messages of the log that are related to `query`, best first. The
     /// default reads the log and returns the latest messages that contain all words of the query.
     async fn recall(&self, query: &str, limit: usize) -> Result<Vec<Arc<Message>>, MemoryError> {
+        if let Some(inner) = self.inner() {
+            return inner.recall(query, limit).await;
+        }
         let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
         let entries = self.load(0).await?;
         let matching = entries
@@ -113,7 +130,10 @@ pub trait Memory: Send + Sync {
     /// stops before its next append. It must be safe to drop the future and to call the method
     /// again. The default never resolves.
     async fn lost(&self) {
-        std::future::pending().await
+        match self.inner() {
+            Some(inner) => inner.lost().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Releases the session, so that it can be opened again as soon as this returns. No append
@@ -121,26 +141,29 @@ pub trait Memory: Send + Sync {
     ///
     /// The session calls this when it ends. A memory that is dropped without this call must release
     /// the session, too, but may take its time. The default does nothing.
-    async fn close(&self) {}
+    async fn close(&self) {
+        if let Some(inner) = self.inner() {
+            inner.close().await;
+        }
+    }
 
     /// Returns the mailbox of the session, from which the session takes the inputs that other
     /// processes have [posted](crate::SessionStore::post). The default returns `None`: the session
     /// has no mailbox, and does no work for one.
     fn mailbox(&self) -> Option<&dyn Mailbox> {
-        None
+        self.inner()?.mailbox()
     }
 
     /// Returns the storage for snapshots of the session's state, which make a long session open
-    /// faster. The default returns `None`: the whole log is read. A memory that wraps another
-    /// memory should pass this on.
+    /// faster. The default returns `None`: the whole log is read.
     fn snapshots(&self) -> Option<&dyn Snapshots> {
-        None
+        self.inner()?.snapshots()
     }
 
     /// Returns a sentence about the repair when the log was opened, or `None` if the log was
     /// intact.
     fn repaired(&self) -> Option<String> {
-        None
+        self.inner()?.repaired()
     }
 }
 

@@ -190,10 +190,14 @@ impl SessionInfo {
                 self.pending.retain(|pending| pending.action.call != action.call);
                 self.pending.push(PendingAction { session: self.id.clone(), since: *time, action });
             }
-            LogEntry::Approved { call, digest, by, source, time, .. } => {
+            LogEntry::Approved { call, digest, by, source, time, change, .. } => {
                 self.changed = *time;
-                let by = Some(by.clone());
-                let approval = ApprovalRecord { by, time: *time, source: source.clone() };
+                let approval = ApprovalRecord {
+                    by: Some(by.clone()),
+                    time: *time,
+                    source: source.clone(),
+                    change: change.clone(),
+                };
                 let mut pending = self.pending.iter_mut().map(|pending| &mut pending.action);
                 let is_it = |action: &&mut Arc<ExternalAction>| {
                     action.call == *call && action.is_decided_by(Some(digest))

@@ -16,11 +16,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::event::action::ExternalAction;
-use crate::event::input::QueueKind;
+use crate::event::input::{Decision, QueueKind};
 use crate::event::outcome::{IncompleteReply, RunCause};
 use crate::event::owner_note::OwnerNote;
 use crate::event::{AgentEvent, QueuedText};
 use crate::log::calls::{Batch, Call, ChildCall, MadeCalls, Phase};
+use crate::log::edited::Edited;
 use crate::log::entry::LogEntry;
 use crate::log::pending::PendingAction;
 use crate::log::queue::QueuedMessage;
@@ -166,13 +167,19 @@ impl SessionState {
                 self.spent.count_child(used);
                 self.uncounted.count_child(used);
             }
-            LogEntry::Approved { input, call, digest, by, time, source, .. } => {
+            LogEntry::Approved { input, call, digest, by, time, source, change, .. } => {
                 self.inputs.insert(input.clone());
-                let by = Some(by.clone());
-                let approval = ApprovalRecord { by, time: *time, source: source.clone() };
+                let approval = ApprovalRecord {
+                    by: Some(by.clone()),
+                    time: *time,
+                    source: source.clone(),
+                    change: change.clone(),
+                };
                 self.add_approval(call, digest, approval, emit)
             }
-            LogEntry::Decided { input, call, digest, decision, by, time, source, .. } => {
+            LogEntry::Decided {
+                input, call, digest, decision, by, time, source, change, ..
+            } => {
                 self.inputs.insert(input.clone());
                 if self.decide_for_child(entry, emit) {
                     return;
@@ -189,10 +196,17 @@ impl SessionState {
                 let (action, decision, by) = (action.clone(), decision.clone(), by.clone());
                 let shown = action.shown(&decision);
                 found.resolution = Resolution::of(&action, &decision, by.as_deref(), *time);
+                if let Decision::ApproveWith(edited) = &*decision {
+                    found.edited = Edited::between(&action.arguments, edited, by.as_ref());
+                }
                 // The decision on a suspended call is its resolution.
                 if decision.runs_the_tool() && action.request.is_none() {
-                    let last =
-                        ApprovalRecord { by: by.clone(), time: *time, source: source.clone() };
+                    let last = ApprovalRecord {
+                        by: by.clone(),
+                        time: *time,
+                        source: source.clone(),
+                        change: change.clone(),
+                    };
                     found.approvals = action.approvals.iter().cloned().chain([last]).collect();
                 }
                 found.phase = Phase::Decided { action, decision: decision.clone(), by: by.clone() };

@@ -38,6 +38,16 @@ use crate::message::Message;
 ///   whose log names them. A session belongs to a sub-agent if its [`SessionInfo::sub_agent_of`] is
 ///   `Some`. Its name does not show that, and is a little longer than the root's.
 ///
+/// # A store around another
+///
+/// A store that wraps another one returns it from [`inner`](SessionStore::inner), and implements
+/// the four required methods. All others are then the inner store's, so that no mailbox, schedule
+/// or fast query is lost. [`Memory::inner`] does the same for the memory that `open` returns. If
+/// the wrapper changes entries, what the inner store finds and lists is in the form in which it
+/// stores them. A wrapper that hides something from the inner store implements
+/// [`post`](SessionStore::post) too, and its memory [`Memory::snapshots`] and [`Memory::mailbox`]:
+/// posted inputs and snapshots do not pass `append`.
+///
 /// # Cancellation
 ///
 /// The futures may be dropped at any time. A `delete` or `fork` that is dropped must take effect as
@@ -107,9 +117,18 @@ pub trait SessionStore: Send + Sync {
     /// [`MemoryError::SubAgent`] if it belongs to a sub-agent whose root exists.
     async fn delete(&self, session: &str) -> Result<(), MemoryError>;
 
+    /// Returns the store that this one wraps. Its methods are then the defaults. The default
+    /// returns `None`.
+    fn inner(&self) -> Option<&dyn SessionStore> {
+        None
+    }
+
     /// Returns the description of one session, which may be a sub-agent's. The default reads its
     /// log.
     async fn session(&self, session: &str) -> Result<SessionInfo, MemoryError> {
+        if let Some(inner) = self.inner() {
+            return inner.session(session).await;
+        }
         Ok(SessionInfo::of(session, &self.read(session, 0).await?))
     }
 
@@ -117,6 +136,9 @@ pub trait SessionStore: Send + Sync {
     /// returns, in the same order. Sessions that changed at the same time are sorted by name. The
     /// default calls `sessions`.
     async fn sessions_page(&self, query: &SessionQuery) -> Result<SessionPage, MemoryError> {
+        if let Some(inner) = self.inner() {
+            return inner.sessions_page(query).await;
+        }
         Ok(query.page(self.sessions().await?))
     }
 
@@ -141,18 +163,24 @@ pub trait SessionStore: Send + Sync {
     /// store has no mailboxes.
     async fn post(
         &self,
-        _session: &str,
-        _input: &PostedInput,
+        session: &str,
+        input: &PostedInput,
     ) -> Result<Option<InputReceipt>, MemoryError> {
-        Err(MemoryError::NoMailbox)
+        match self.inner() {
+            Some(inner) => inner.post(session, input).await,
+            None => Err(MemoryError::NoMailbox),
+        }
     }
 
     /// Returns whether opening the session now would fail with [`MemoryError::InUse`], or `None` if
     /// the store does not know. The session is neither opened nor disturbed.
     ///
     /// The default returns `None`.
-    async fn in_use(&self, _session: &str) -> Result<Option<bool>, MemoryError> {
-        Ok(None)
+    async fn in_use(&self, session: &str) -> Result<Option<bool>, MemoryError> {
+        match self.inner() {
+            Some(inner) => inner.in_use(session).await,
+            None => Ok(None),
+        }
     }
 
     /// Checks that sessions can be stored now: the store is reachable and has room. It changes no
@@ -164,7 +192,10 @@ pub trait SessionStore: Send + Sync {
     ///
     /// [`MemoryError::Failed`] if an append would fail now.
     async fn check_writable(&self) -> Result<(), MemoryError> {
-        Ok(())
+        match self.inner() {
+            Some(inner) => inner.check_writable().await,
+            None => Ok(()),
+        }
     }
 
     /// Forks `session` into the new session `to`, and returns the number of entries that both
@@ -179,6 +210,9 @@ pub trait SessionStore: Send + Sync {
     /// [`MemoryError::Exists`] if `to` has an entry, and [`MemoryError::SubAgent`] if `session`
     /// belongs to a sub-agent.
     async fn fork(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {
+        if let Some(inner) = self.inner() {
+            return inner.fork(session, at, to).await;
+        }
         let entries = self.read(session, 0).await?;
         SessionInfo::of(session, &entries).require_root()?;
         let branch = SessionLog::branch(&entries, at);
@@ -194,6 +228,9 @@ pub trait SessionStore: Send + Sync {
     /// Returns a page of the pending actions of the listed sessions, the oldest first. The default
     /// reads [`SessionStore::sessions`].
     async fn pending(&self, query: &PendingQuery) -> Result<PendingPage, MemoryError> {
+        if let Some(inner) = self.inner() {
+            return inner.pending(query).await;
+        }
         let all = self.sessions().await?.into_iter();
         Ok(query.page(all.flat_map(|info| info.pending).collect()))
     }
@@ -206,6 +243,9 @@ pub trait SessionStore: Send + Sync {
     /// default reads every log, or the log of the session in the query, so it returns no decisions
     /// of deleted sessions.
     async fn decisions(&self, query: &AuditQuery) -> Result<AuditPage, MemoryError> {
+        if let Some(inner) = self.inner() {
+            return inner.decisions(query).await;
+        }
         let mut decisions = Vec::new();
         for info in self.sessions().await? {
             if query.session.as_ref().is_some_and(|session| *session != info.id) {
@@ -224,6 +264,9 @@ pub trait SessionStore: Send + Sync {
     /// ignoring case. The latest session is first, and in each session the latest message. The
     /// default reads every session.
     async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, MemoryError> {
+        if let Some(inner) = self.inner() {
+            return inner.search(query, limit).await;
+        }
         let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
         let mut hits = Vec::new();
         for info in self.sessions().await? {
@@ -248,12 +291,12 @@ pub trait SessionStore: Send + Sync {
     /// Returns the processes that share the store, or `None`, the default, if the store does not
     /// know them.
     fn workers(&self) -> Option<&dyn Workers> {
-        None
+        self.inner()?.workers()
     }
 
     /// Returns the schedules of sessions, or `None`, the default, if the store has no schedules.
     fn schedules(&self) -> Option<&dyn Schedules> {
-        None
+        self.inner()?.schedules()
     }
 }
 

@@ -27,10 +27,14 @@ pub struct Usage {
     /// the tokens of all requests but the longest.
     #[serde(skip_serializing_if = "is_zero")]
     pub outside_context: u64,
+    /// The cost that the provider reported, in trillionths of a US dollar. Zero means that it
+    /// reported none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub reported_cost: u64,
 }
 
-fn is_zero(tokens: &u64) -> bool {
-    *tokens == 0
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Usage {
@@ -58,6 +62,14 @@ impl Usage {
         self
     }
 
+    /// Sets the cost that the provider reported, in US dollars. Zero means that it reported none:
+    /// servers send it for a cost that they do not know.
+    pub fn reported_cost(mut self, dollars: f64) -> Self {
+        let cost = (dollars * 1e12).round();
+        self.reported_cost = if cost.is_finite() { cost as u64 } else { 0 };
+        self
+    }
+
     /// Sets how many of the output tokens were spent on reasoning.
     pub fn reasoning(mut self, tokens: u64) -> Self {
         self.reasoning = tokens;
@@ -80,6 +92,13 @@ impl Usage {
 
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, more: Usage) {
+        // The sum is only known if every part is.
+        self.reported_cost = match (self.reported_cost, more.reported_cost) {
+            (0, cost) if *self == Usage::default() => cost,
+            (cost, 0) if more == Usage::default() => cost,
+            (0, _) | (_, 0) => 0,
+            (cost, more) => cost.saturating_add(more),
+        };
         self.input = self.input.saturating_add(more.input);
         self.output = self.output.saturating_add(more.output);
         self.cache_read = self.cache_read.saturating_add(more.cache_read);
@@ -87,5 +106,27 @@ impl std::ops::AddAssign for Usage {
         self.cache_write_1h = self.cache_write_1h.saturating_add(more.cache_write_1h);
         self.reasoning = self.reasoning.saturating_add(more.reasoning);
         self.outside_context = self.outside_context.saturating_add(more.outside_context);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_has_a_reported_cost_only_if_each_part_has_one() {
+        let sum = |parts: &[Usage]| {
+            let mut sum = Usage::default();
+            parts.iter().for_each(|part| sum += *part);
+            sum.reported_cost
+        };
+        let (known, unknown) = (Usage::new(1, 2).reported_cost(3.6e-6), Usage::new(1, 2));
+        assert_eq!(known.reported_cost, 3_600_000);
+        assert_eq!(sum(&[known, Usage::default(), known]), 7_200_000);
+        assert_eq!(sum(&[known, unknown]), 0);
+        assert_eq!(sum(&[unknown, known]), 0);
+        for wrong in [0.0, -1.0, f64::NAN] {
+            assert_eq!(Usage::new(1, 2).reported_cost(wrong).reported_cost, 0, "{wrong}");
+        }
     }
 }

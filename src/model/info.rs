@@ -62,9 +62,13 @@ impl ModelInfo {
         self
     }
 
-    /// Returns the cost of `usage` in US dollars, or `None` if the prices are unknown.
+    /// Returns the cost of `usage` in US dollars: the cost that the provider reported, or else by
+    /// the prices. Returns `None` if neither is known.
     pub fn cost(&self, usage: &Usage) -> Option<f64> {
-        self.prices.map(|prices| prices.cost(usage))
+        match usage.reported_cost {
+            0 => self.prices.map(|prices| prices.cost(usage)),
+            cost => Some(cost as f64 / 1e12),
+        }
     }
 }
 
@@ -195,6 +199,17 @@ mod tests {
         let cost = |cache_read| prices.cost(&Usage::new(40, 1).cache(cache_read, 10));
         assert_eq!(cost(50), 40.0 + 10.0 + 5.0 + 30.0);
         assert_eq!(cost(60), 80.0 + 20.0 + 12.0 + 40.0);
+    }
+
+    /// C482
+    #[test]
+    fn a_reported_cost_takes_precedence_over_the_prices() {
+        let unpriced = ModelInfo::new("a/b");
+        let priced = unpriced.clone().with_prices(Prices::new(1e6, 1e6));
+        let usage = Usage::new(1, 2);
+        assert_eq!((unpriced.cost(&usage), priced.cost(&usage)), (None, Some(3.0)));
+        let reported = usage.reported_cost(0.25);
+        assert_eq!((unpriced.cost(&reported), priced.cost(&reported)), (Some(0.25), Some(0.25)));
     }
 
     #[test]

@@ -32,7 +32,7 @@ use crate::session::calls::batch_outcome::BatchOutcome;
 use crate::session::lent::Lent;
 use crate::session::request;
 use crate::session::request::ask::{Ask, Profile};
-use crate::session::request::ask_all;
+use crate::session::request::ask_all::AskAll;
 use crate::session::request::reply::Reply;
 use crate::session::request::stream::follow;
 
@@ -193,9 +193,9 @@ impl StepContext<'_> {
     /// requests.
     ///
     /// At most [`Limits::parallel_requests`](crate::limits::Limits::parallel_requests) are in
-    /// progress at once. The turns of all are reserved before the first is sent. Each reply is
-    /// logged when it arrives. With [`Ask::key`], only the missing ones are requested after a
-    /// crash.
+    /// progress at once, or fewer with [`AskAll::at_most`]. The turns of all are reserved before
+    /// the first is sent. Each reply is logged when it arrives. With [`Ask::key`], only the missing
+    /// ones are requested after a crash.
     ///
     /// An error of a model is part of its reply. A steer with
     /// [`Urgency::Interrupt`](crate::event::Urgency::Interrupt) ends the wait: incomplete requests
@@ -207,7 +207,10 @@ impl StepContext<'_> {
     ///
     /// - [`StepError::NotDetached`] if a request is not detached,
     /// - [`StepError::KeyTaken`] if two requests have the same key,
-    /// - [`StepError::Limit`] if a budget is used up, or too small for all of them.
+    /// - [`StepError::Limit`] if a budget is used up, or too small for all of them, before the
+    ///   first is sent. A budget that is used up later loses no reply: the requests that are not
+    ///   sent have the limit in their replies ([`Reply::limit`]), and [`Reply::or_end`] ends the
+    ///   step with it.
     ///
     /// ```
     /// use loopwright_core::message::UserMessage;
@@ -235,13 +238,10 @@ impl StepContext<'_> {
     /// # assert_eq!(harness.handle.prompt("?").await.unwrap().text, "two");
     /// # }
     /// ```
-    pub async fn ask_all(
-        &mut self,
-        asks: impl IntoIterator<Item = Ask>,
-    ) -> Result<Vec<Reply>, StepError> {
+    pub fn ask_all(&mut self, asks: impl IntoIterator<Item = Ask>) -> AskAll<'_> {
         let profile = self.profile();
         let asks = asks.into_iter().map(|ask| ask.within(&profile)).collect();
-        ask_all::ask_all(&mut self.session, asks).boxed().await
+        AskAll::new(&mut self.session, asks)
     }
 
     /// Runs the calls of the reply. Each call is validated, approved if necessary, run, and gets

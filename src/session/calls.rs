@@ -6,4 +6,5 @@ pub(crate) mod call_checks;
 pub(crate) mod executor;
 pub(crate) mod pattern_calls;
 pub(crate) mod running_tool;
+pub(crate) mod shown_changes;
 pub(crate) mod tool_requests;

@@ -100,13 +100,14 @@ pub(crate) fn outcome_without_end(
     end: RunStatus,
     error: Option<Arc<str>>,
 ) -> RunOutcome {
-    let Used { usage, cost, .. } = session.journal.state.spent;
+    let Used { turns, usage, cost, .. } = session.journal.state.spent;
     RunOutcome {
         end,
         error,
         model_error: None,
         incomplete: None,
         limit: None,
+        turns,
         usage,
         cost,
         value: None,

@@ -296,7 +296,7 @@ async fn stream_reply(
         executor.finish_unstarted(journal, &config.limits, ResultStatus::Skipped, why);
         journal.apply_ahead().await?;
     }
-    Ok(Reply { message: Some(message), error, ended_by_hook: verdict.ends })
+    Ok(Reply { message: Some(message), ended_by_hook: verdict.ends, ..Reply::empty(error) })
 }
 
 /// Logs the request, which charges for it, and starts the reply.

@@ -226,7 +226,9 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         let ended = self.run_from(logged, &inputs, &model, &calls).await;
         if let Some(request) = model.unrecorded().first() {
             return Err(format!(
-                "a request was sent that the session without a crash did not send: {request}"
+                "the agent pays again: after the crash it sent a request that the session without \
+                 a crash did not send. If the log has its answer, test `is_answered()` first or \
+                 ask with `Ask::once`; otherwise the conversation differs. The request: {request}"
             ));
         }
         let ended = ended?;

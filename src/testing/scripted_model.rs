@@ -10,7 +10,11 @@ use super::check::check_request;
 use super::recording::Recording;
 use super::script::Script;
 use crate::error::{ModelError, ModelErrorKind};
+use crate::excerpt;
 use crate::model::{ChatModel, ChatRequest, ModelEvent, ModelInfo};
+
+/// The length of the end of a request in an error.
+const MAX_EXCERPT_CHARS: usize = 100;
 
 /// A model that plays one [`Script`] per request, in order, and records the requests.
 ///
@@ -52,6 +56,8 @@ pub(super) type ReplyFn = Arc<dyn Fn(&ChatRequest) -> Script + Send + Sync>;
 struct Shared {
     scripts: VecDeque<Script>,
     requests: Vec<ChatRequest>,
+    /// The number of requests, with those that were discarded.
+    taken: usize,
     /// The scripts played for `requests`.
     played: Vec<Script>,
     /// A recording that replies in place of the scripts.
@@ -159,6 +165,7 @@ impl ScriptedModel {
             shared.refused.push(why.clone());
             return Err(format!("the scripted model refuses the request: {why}"));
         }
+        shared.taken += 1;
         let script = match &mut shared.recording {
             Some(recording) => recording.reply(&request),
             None => shared
@@ -166,12 +173,18 @@ impl ScriptedModel {
                 .pop_front()
                 .or_else(|| shared.default_reply.as_ref().map(|reply| reply(&request))),
         };
-        shared.ran_out |= script.is_none();
+        let script = script.ok_or_else(|| {
+            let last = request.messages.last().map(|message| message.text()).unwrap_or_default();
+            let last = excerpt::chars(&last, MAX_EXCERPT_CHARS);
+            let number = shared.taken;
+            format!("the script has no reply left for request {number}, which ends with: {last}")
+        });
+        shared.ran_out |= script.is_err();
         if !shared.discards_requests {
             shared.requests.push(request);
             shared.played.push(script.clone().unwrap_or_default());
         }
-        script.ok_or_else(|| "the script has no reply left".to_owned())
+        script
     }
 }
 

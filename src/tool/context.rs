@@ -49,6 +49,10 @@ pub struct ApprovalRecord {
     /// The front end that sent the decision, such as `http` or `terminal`, if it named itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Arc<str>>,
+    /// The digest of the change that was shown to who approved:
+    /// [`ActionResult::change`](crate::event::ActionResult::change).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<Arc<str>>,
 }
 
 /// A report of a running tool to its session. Updates and the end share one channel, so no update

@@ -140,6 +140,55 @@ async fn a_recorded_reply_belongs_to_its_request() {
     assert_eq!(voters.asked(), [5, 0, 0]);
 }
 
+/// C476: The key alone decides, even if the pattern has answered since, so that there is nothing to
+/// ask.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_decides_needs_no_question() {
+    let pattern = does(move |step| {
+        Box::pin(async move {
+            step.take_input().await?;
+            for _ in 0..2 {
+                let vote = step.ask_with(Ask::detached().model("a").once("k")).await?.or_end()?;
+                step.remember(AssistantMessage::new(vec![ContentPart::Text {
+                    text: vote.text(),
+                    signature: None,
+                }]))
+                .await?;
+            }
+            Ok(StepEnd::Done)
+        })
+    });
+    let voters = Voters::new();
+    let harness = Harness::new(pattern, [], |agent| voters.add(agent)).await;
+    harness.handle.prompt("Vote.").await.unwrap();
+    assert_eq!(voters.asked(), [1, 0, 0]);
+    harness.check().await;
+}
+
+/// C476: With `once` the key alone decides.
+#[tokio::test(start_paused = true)]
+async fn a_reply_under_a_key_that_decides_is_returned_whatever_was_said_since() {
+    for decides in [true, false] {
+        let pattern = does(move |step| {
+            Box::pin(async move {
+                step.take_input().await?;
+                for word in ["one", "two"] {
+                    let also = UserMessage::from(word);
+                    let ask = Ask::detached().model("a").also(also);
+                    let ask = if decides { ask.once("k") } else { ask.key("k") };
+                    step.ask_with(ask).await?.or_end()?;
+                }
+                Ok(StepEnd::Done)
+            })
+        });
+        let voters = Voters::new();
+        let harness = Harness::new(pattern, [], |agent| voters.add(agent)).await;
+        harness.handle.prompt("Vote.").await.unwrap();
+        assert_eq!(voters.asked(), [if decides { 1 } else { 2 }, 0, 0]);
+        harness.check().await;
+    }
+}
+
 /// C145: A request that failed is sent again. Its error is part of its reply, and the other
 /// requests have their replies.
 #[tokio::test(start_paused = true)]
@@ -216,6 +265,52 @@ async fn budgets_are_checked_before_each_request() {
     assert_eq!((outcome.limit, voters.asked()), (Some(Limit::Run(Resource::Tokens)), [1, 1, 0]));
     assert_eq!(logged(&harness.memory.entries()), ["a", "b"]);
     harness.check().await;
+}
+
+/// C474: A budget that is used up in the middle loses nothing that was paid for.
+#[tokio::test(start_paused = true)]
+async fn a_limit_in_the_middle_is_part_of_the_replies() {
+    let costly = |name| Script::text(name).usage(Usage::new(5, 15));
+    let voters = Voters::of(["a", "b", "c"].map(costly));
+    let pattern = does(|step| {
+        Box::pin(async {
+            step.take_input().await?;
+            let votes = step.ask_all(["a", "b", "c"].map(vote)).at_most(1).await?;
+            let [a, b, c] = &votes[..] else { panic!("{votes:?}") };
+            assert_eq!([a, b, c].map(Reply::text), ["a", "b", ""]);
+            assert_eq!((a.limit(), b.limit()), (None, None));
+            let limit = c.limit().unwrap();
+            assert_eq!(limit.limit, Limit::Run(Resource::Tokens));
+            assert!(c.should_stop() && !c.interrupted());
+            let end = c.clone().or_end().unwrap_err();
+            assert_eq!(end.to_string(), StepError::Limit(limit.clone()).to_string());
+            step.remember(AssistantMessage::from("Two of three.")).await?;
+            Ok(StepEnd::Done)
+        })
+    });
+    let limits = Limits::from(Budget::default().tokens(45));
+    let harness = Harness::new(pattern, [], |agent| voters.add(agent.limits(limits))).await;
+    let outcome = harness.handle.prompt("Vote.").await.unwrap();
+    assert_eq!((outcome.end, &*outcome.text), (RunStatus::Done, "Two of three."));
+    assert_eq!((voters.asked(), outcome.turns), ([1, 1, 0], 2));
+    harness.check().await;
+}
+
+/// C474: A pattern may send fewer at once than the limits allow.
+#[tokio::test(start_paused = true)]
+async fn a_pattern_sends_fewer_requests_at_once() {
+    let voters = Voters::new();
+    let pattern = does(|step| {
+        Box::pin(async {
+            step.take_input().await?;
+            step.ask_all(["a", "b", "c"].map(vote)).at_most(1).await?;
+            Ok(StepEnd::Done)
+        })
+    });
+    let harness = Harness::new(pattern, [], |agent| voters.add(agent)).await;
+    let start = Instant::now();
+    harness.handle.prompt("Vote.").await.unwrap();
+    assert_eq!(start.elapsed(), ms(60));
 }
 
 /// C147: A request uses its own options, then its profile's, then the agent's.

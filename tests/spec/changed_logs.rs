@@ -66,6 +66,7 @@ async fn a_decision_on_changed_arguments_does_not_hold() {
         decision: Arc::new(Decision::Approve),
         by: None,
         source: None,
+        change: None,
         time: 0,
     });
     change(&mut entries);

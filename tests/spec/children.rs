@@ -131,6 +131,50 @@ async fn actions_of_sub_agents_are_decided_at_the_root() {
     }
 }
 
+/// C485: The sub-agent learns which change was shown at the root.
+#[tokio::test(start_paused = true)]
+async fn a_sub_agent_gets_the_change_that_was_shown() {
+    let family = Family::new();
+    let (handle, _events) = family.open().await;
+    handle.prompt("Let them pay.").await.unwrap();
+    let action = handle.pending().await.unwrap().remove(0);
+    let approval = ActionResult::new(action.call, action.digest, Decision::Approve);
+    let shown = change_digest("-1\n+2\n");
+    handle.send(approval.change(shown.clone())).await.unwrap();
+    handle.wait_for_idle().await;
+    let log = family.log("root/m2.1").await;
+    let decided = log.iter().find_map(|entry| match entry {
+        LogEntry::Decided { change, .. } => Some(change.clone()),
+        _ => None,
+    });
+    assert_eq!((decided, family.pay.ran()), (Some(Some(shown)), 1), "it has no preview");
+    family.close(handle).await;
+}
+
+/// C485: Several who approve the action of a sub-agent have seen one change, or none is allowed.
+#[tokio::test(start_paused = true)]
+async fn a_sub_agent_gets_no_change_if_different_ones_were_shown() {
+    let mut family = Family::new();
+    family.pay = family.pay.spec(|spec| spec.action_options(ActionOptions::new().quorum(2)));
+    let (handle, _events) = family.open().await;
+    handle.prompt("Let them pay.").await.unwrap();
+    let action = handle.pending().await.unwrap().remove(0);
+    for (by, shown) in [("ann", "-1\n+2\n"), ("bob", "-1\n+3\n")] {
+        let (call, digest) = (action.call.clone(), action.digest.clone());
+        let approval = ActionResult::new(call, digest, Decision::Approve).by(by);
+        handle.send(approval.change(change_digest(shown))).await.unwrap();
+    }
+    handle.wait_for_idle().await;
+    let log = family.log("root/m2.1").await;
+    let decided = log.iter().find_map(|entry| match entry {
+        LogEntry::Decided { change, .. } => change.clone(),
+        _ => None,
+    });
+    let both = [change_digest("-1\n+2\n"), change_digest("-1\n+3\n")];
+    assert!(decided.is_some_and(|change| !both.contains(&change)));
+    family.close(handle).await;
+}
+
 /// C160: An action is decided, and its sub-agent continues, while the others still work.
 #[tokio::test(start_paused = true)]
 async fn one_is_answered_while_the_others_work() {

@@ -60,7 +60,7 @@ async fn of_two_decisions_on_one_action_the_first_wins_and_single_decisions_are_
     harness.check().await;
 }
 
-/// C28: a decision denies with a reason, provides a result, or edits the arguments, which are
+/// C28 C478: a decision denies with a reason, provides a result, or edits the arguments, which are
 /// validated. It can name its author.
 #[tokio::test(start_paused = true)]
 async fn a_decision_can_deny_edit_or_provide_the_result() {
@@ -124,7 +124,8 @@ async fn a_decision_can_deny_edit_or_provide_the_result() {
         ActionResult::new("c", open[2].digest.clone(), Decision::Deny("too much".into())).by("Ann");
     h.send(InputEvent::ExternalActionResult(deny)).await.unwrap();
     h.wait_for_idle().await;
-    assert_eq!(result_of(&harness, "a").await, "paid 5");
+    let edited = "paid 5\nThe user changed arguments of this call before it ran: {\"amount\":5}";
+    assert_eq!(result_of(&harness, "a").await, edited);
     assert_eq!(result_of(&harness, "b").await, "paid by hand");
     assert_eq!(result_of(&harness, "c").await, "Denied by Ann: too much");
     assert_eq!(

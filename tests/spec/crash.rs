@@ -195,8 +195,8 @@ async fn differences_after_a_crash_are_found() {
     }
     for (name, expected) in [
         ("nothing", None),
-        ("a message", Some("a request was sent that the session without a crash did not send")),
-        ("a request", Some("did not send: U:go | U:note")),
+        ("a message", Some("the agent pays again: after the crash it sent a request")),
+        ("a request", Some("The request: U:go | U:note")),
         ("a custom event", Some("custom event 0 differs: it is `entered false`")),
         ("state", Some("the state differs")),
         ("a rewind", Some("message of the next request 1 differs: it is `missing`")),

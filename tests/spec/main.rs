@@ -49,6 +49,7 @@ mod replay;
 mod rewind;
 mod sessions;
 mod shared_budgets;
+mod shown_changes;
 mod single_prompts;
 mod snapshots;
 mod sources;

@@ -67,6 +67,47 @@ async fn a_hidden_call_is_in_no_request() {
     harness.check().await;
 }
 
+/// C475: What a pattern calls after the answer does not hide it.
+#[tokio::test(start_paused = true)]
+async fn the_text_of_a_run_is_its_answer_whatever_was_called_after_it() {
+    for is_hidden in [false, true] {
+        let pattern = does(move |step| {
+            Box::pin(async move {
+                step.take_input().await?;
+                step.ask().await?.or_end()?;
+                step.call(if is_hidden { search().hidden() } else { search() }).await?;
+                Ok(StepEnd::Done)
+            })
+        });
+        let tool = TestTool::new("search").answers("3 hits");
+        let harness = Harness::new(pattern, [Script::text("42.")], |agent| agent.tool(tool)).await;
+        let outcome = harness.handle.prompt("How many?").await.unwrap();
+        assert_eq!((outcome.end, outcome.text.as_str()), (RunStatus::Done, "42."));
+        assert_eq!(outcome.turns, 1);
+        harness.check().await;
+    }
+}
+
+/// C475: A run without a reply has no text, whatever an earlier run has answered.
+#[tokio::test(start_paused = true)]
+async fn the_text_of_a_run_is_not_the_answer_to_an_earlier_request() {
+    let pattern = does(move |step| {
+        Box::pin(async move {
+            step.take_input().await?;
+            match step.user_request().is_some_and(|request| request.text() == "Search.") {
+                true => drop(step.call(search()).await?),
+                false => drop(step.ask().await?.or_end()?),
+            }
+            Ok(StepEnd::Done)
+        })
+    });
+    let tool = TestTool::new("search").answers("3 hits");
+    let harness = Harness::new(pattern, [Script::text("42.")], |agent| agent.tool(tool)).await;
+    assert_eq!(harness.handle.prompt("How many?").await.unwrap().text, "42.");
+    let outcome = harness.handle.prompt("Search.").await.unwrap();
+    assert_eq!((outcome.end, &*outcome.text, outcome.turns), (RunStatus::Done, "", 0));
+}
+
 /// C140: Wherever a crash cuts the log, a call with a key has one result, and the tool runs once.
 #[tokio::test(start_paused = true)]
 async fn a_call_with_a_key_is_made_once_whatever_crashes() {

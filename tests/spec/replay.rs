@@ -38,6 +38,21 @@ fn asks(name: &str) -> TestTool {
     TestTool::new(name).effect(Effect::AtMostOnce)
 }
 
+/// C485: A replay sends decisions as they were sent: with their front end and the change that was
+/// shown.
+#[tokio::test(start_paused = true)]
+async fn a_decision_is_replayed_with_all_that_it_named() {
+    let mut harness = pi([calls(&["ask"]), Script::text("ok")], &[asks("ask")]).await;
+    send(&harness, "go").await;
+    harness.run_end().await;
+    let action = harness.pending().await.remove(0);
+    let approval = ActionResult::new(action.call, action.digest, Decision::Approve);
+    let approval = approval.by("ann").source("terminal").change(change_digest("-1\n+2\n"));
+    harness.handle.send(approval).await.unwrap();
+    harness.run_end().await;
+    replays_pi(&harness).await;
+}
+
 /// C89
 #[tokio::test(start_paused = true)]
 async fn text_thinking_and_parallel_tools() {

@@ -85,7 +85,10 @@ async fn a_shared_budget_is_asked_before_each_request() {
     let asking = does(|step| {
         Box::pin(async {
             step.take_input().await?;
-            step.ask_all((0..3).map(|n| Ask::detached().key(n.to_string()))).await?;
+            let asks = (0..3).map(|n| Ask::detached().key(n.to_string()));
+            for reply in step.ask_all(asks).await? {
+                reply.or_end()?;
+            }
             Ok(StepEnd::Done)
         })
     });
@@ -157,7 +160,9 @@ async fn parallel_requests_exceed_a_budget_by_one_output() {
                     let ask = ask.messages([UserMessage::from("?").into()]);
                     max_tokens.map_or(ask.clone(), |max| ask.max_tokens(max))
                 };
-                step.ask_all((0..8).map(ask)).await?;
+                for reply in step.ask_all((0..8).map(ask)).await? {
+                    reply.or_end()?;
+                }
                 Ok(StepEnd::Done)
             })
         })

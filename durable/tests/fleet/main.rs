@@ -84,7 +84,8 @@ async fn a_fail_over_to_a_synchronous_standby_loses_nothing() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// C343: a fail-over to a lagging standby loses acknowledged inputs, and the checker finds it.
+/// C343: a fail-over to a lagging standby loses acknowledged appends, and the checker finds it.
+/// Whether inputs are among them depends on when it happens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fail_over_to_a_standby_that_lags_is_found_by_the_checker() {
     let special = Special { standby: Some(false), ..Special::default() };
@@ -92,7 +93,9 @@ async fn a_fail_over_to_a_standby_that_lags_is_found_by_the_checker() {
     let faults = [Fault::FailOver { lags: true }];
     let wrong = fleet.work_and_check(&faults, faults.len()).await;
     println!("{} violations, such as {:?}", wrong.len(), wrong.first());
-    assert!(wrong.iter().any(|why| why.contains("is 0 times in the log")), "{wrong:?}");
+    let is_loss =
+        |why: &String| why.contains("is 0 times in the log") || why.contains("two appends at");
+    assert!(wrong.iter().any(is_loss), "{wrong:?}");
 }
 
 /// C341: with a Restate server, kills of workers lose nothing and repeat nothing.

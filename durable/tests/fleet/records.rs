@@ -6,11 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopwright_core::log::{
-    AuditPage, AuditQuery, InputReceipt, LogEntry, Mailbox, MemoryError, PendingPage, PendingQuery,
-    PostedInput, Schedules, SearchHit, SessionInfo, SessionPage, SessionQuery, Workers,
-};
-use loopwright_core::message::Message;
+use loopwright_core::log::{LogEntry, MemoryError, SessionInfo};
 use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::Postgres;
 use serde::{Deserialize, Serialize};
@@ -100,20 +96,8 @@ impl Memory for Recorded {
         self.memory.load(from).await
     }
 
-    async fn recall(&self, query: &str, limit: usize) -> Result<Vec<Arc<Message>>, MemoryError> {
-        self.memory.recall(query, limit).await
-    }
-
-    async fn lost(&self) {
-        self.memory.lost().await
-    }
-
-    async fn close(&self) {
-        self.memory.close().await
-    }
-
-    fn mailbox(&self) -> Option<&dyn Mailbox> {
-        self.memory.mailbox()
+    fn inner(&self) -> Option<&dyn Memory> {
+        Some(&*self.memory)
     }
 }
 
@@ -137,43 +121,7 @@ impl SessionStore for Recording {
         self.store.delete(session).await
     }
 
-    async fn session(&self, session: &str) -> Result<SessionInfo, MemoryError> {
-        self.store.session(session).await
-    }
-
-    async fn sessions_page(&self, query: &SessionQuery) -> Result<SessionPage, MemoryError> {
-        self.store.sessions_page(query).await
-    }
-
-    async fn post(
-        &self,
-        session: &str,
-        input: &PostedInput,
-    ) -> Result<Option<InputReceipt>, MemoryError> {
-        self.store.post(session, input).await
-    }
-
-    async fn in_use(&self, session: &str) -> Result<Option<bool>, MemoryError> {
-        self.store.in_use(session).await
-    }
-
-    async fn pending(&self, query: &PendingQuery) -> Result<PendingPage, MemoryError> {
-        self.store.pending(query).await
-    }
-
-    async fn decisions(&self, query: &AuditQuery) -> Result<AuditPage, MemoryError> {
-        self.store.decisions(query).await
-    }
-
-    async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, MemoryError> {
-        self.store.search(query, limit).await
-    }
-
-    fn workers(&self) -> Option<&dyn Workers> {
-        self.store.workers()
-    }
-
-    fn schedules(&self) -> Option<&dyn Schedules> {
-        self.store.schedules()
+    fn inner(&self) -> Option<&dyn SessionStore> {
+        Some(&self.store)
     }
 }

@@ -71,6 +71,7 @@ fn approved(call: &str, by: &str, time: u64) -> LogEntry {
         digest: samples::digest(call, "send"),
         by: by.into(),
         source: Some("http".into()),
+        change: None,
         time,
     }
 }
@@ -84,6 +85,7 @@ fn decided(call: &str, decision: Decision, by: &str, time: u64) -> LogEntry {
         decision: Arc::new(decision),
         by: Some(by.into()),
         source: Some("command".into()),
+        change: None,
         time,
     }
 }

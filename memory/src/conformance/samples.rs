@@ -133,6 +133,7 @@ pub(super) fn approved(call: &str) -> LogEntry {
         decision: Arc::new(Decision::Approve),
         by: None,
         source: None,
+        change: None,
         time: 3,
     }
 }
@@ -319,6 +320,7 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
             digest: ODD.into(),
             by: ODD.into(),
             source: Some(ODD.into()),
+            change: Some(ODD.into()),
             time: u64::MAX,
         },
         LogEntry::CallStarted { call: ODD.into(), arguments: odd_json() },
@@ -354,6 +356,7 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
         decision: Arc::new(decision),
         by: Some(ODD.into()),
         source: Some(ODD.into()),
+        change: Some(ODD.into()),
         time: u64::MAX,
     }));
     entries

@@ -9,7 +9,7 @@ use loopwright_core::log::{
 };
 use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::Jsonl;
-use loopwright_memory::conformance::{check, check_reopened};
+use loopwright_memory::conformance::{Missing, check, check_reopened};
 
 /// C77 C240: one suite checks whether a store is correct.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,6 +25,61 @@ async fn a_store_in_files_conforms() {
     let two = tempfile::tempdir().unwrap();
     check(&Jsonl::open(one.path()).unwrap()).await.unwrap();
     check_reopened(async || Jsonl::open(two.path())).await.unwrap();
+}
+
+/// A store around another one, with or without its name.
+struct Around(InMemoryStore, bool);
+
+struct AroundMemory(Arc<dyn Memory>, bool);
+
+#[async_trait]
+impl Memory for AroundMemory {
+    async fn append(&self, at: u64, entries: Arc<[LogEntry]>) -> Result<(), MemoryError> {
+        self.0.append(at, entries).await
+    }
+
+    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
+        self.0.load(from).await
+    }
+
+    fn inner(&self) -> Option<&dyn Memory> {
+        self.1.then_some(&*self.0)
+    }
+}
+
+#[async_trait]
+impl SessionStore for Around {
+    async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
+        Ok(Arc::new(AroundMemory(self.0.open(session).await?, self.1)))
+    }
+
+    async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
+        self.0.read(session, from).await
+    }
+
+    async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
+        self.0.sessions().await
+    }
+
+    async fn delete(&self, session: &str) -> Result<(), MemoryError> {
+        self.0.delete(session).await
+    }
+
+    fn inner(&self) -> Option<&dyn SessionStore> {
+        self.1.then_some(&self.0)
+    }
+}
+
+/// C480
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_has_the_features_of_the_store_that_it_wraps() {
+    let of_the_inner_store = check(&InMemoryStore::new()).await.unwrap();
+    assert!(!of_the_inner_store.contains(&Missing::Mailbox), "{of_the_inner_store:?}");
+    assert_eq!(check(&Around(InMemoryStore::new(), true)).await.unwrap(), of_the_inner_store);
+    let missing = check(&Around(InMemoryStore::new(), false)).await.unwrap();
+    use Missing::{InUse, Mailbox, Schedules, Snapshots, Workers};
+    assert_eq!(missing, [Mailbox, InUse, Snapshots, Schedules, Workers]);
+    assert!(missing[0].to_string().contains("decisions and messages from other processes fail"));
 }
 
 /// The suite needs only one thread.

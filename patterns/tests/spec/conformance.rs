@@ -51,7 +51,8 @@ async fn the_patterns_of_this_crate_conform() {
 /// C153: the suite names the rule that a wrong pattern breaks.
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_counts_in_its_value_is_rejected() {
-    let expected = (Rule::Crashes, "a plain answer", "a request was sent that the session without");
+    let expected =
+        (Rule::Crashes, "a plain answer", "the agent pays again: after the crash it sent");
     assert_breaks(CountsInSelf::default, scenarios(), expected).await;
 }
 

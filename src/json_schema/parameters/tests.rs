@@ -26,6 +26,17 @@ fn an_object_with_properties_is_left_alone() {
     }
 }
 
+#[test]
+fn what_is_required_is_a_property() {
+    let schema = json!({"properties": {"a": true}, "required": ["a", "b"]});
+    assert_eq!(
+        parameters(&schema),
+        json!({"type": "object", "properties": {"a": true, "b": {}}, "required": ["a", "b"]})
+    );
+    let none = json!({"required": ["b"]});
+    assert_eq!(parameters(&none)["properties"], json!({"b": {}}));
+}
+
 /// C449: Branches at the root become properties, and only what all of them require is required.
 #[test]
 fn branches_at_the_root_are_joined() {

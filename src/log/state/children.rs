@@ -52,7 +52,8 @@ impl SessionState {
         entry: &LogEntry,
         emit: &mut dyn FnMut(AgentEvent),
     ) -> bool {
-        let LogEntry::Decided { input, call, digest, decision, by, source, .. } = entry else {
+        let LogEntry::Decided { input, call, digest, decision, by, source, change, .. } = entry
+        else {
             return false;
         };
         let mut calls = self.batch.iter_mut().flat_map(|batch| &mut batch.calls);
@@ -68,6 +69,11 @@ impl SessionState {
         let Some((inner, action, child)) = found else { return false };
         let mut result = ActionResult::new(inner, action.digest.clone(), (**decision).clone());
         (result.by, result.source) = (by.clone(), source.clone());
+        // The sub-agent gets one approval: several that are of different changes allow none.
+        let approvals = action.approvals.iter().filter_map(|approval| approval.change.as_ref());
+        let mut changes: Vec<&str> = approvals.chain(change).map(|change| &**change).collect();
+        changes.dedup();
+        result.change = (!changes.is_empty()).then(|| changes.join(" ").into());
         child.decided.push(ChildDecision { input: input.clone(), result });
         let decision = action.shown(decision);
         emit(AgentEvent::ExternalActionEnd { call: call.clone(), decision, by: by.clone() });

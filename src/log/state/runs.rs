@@ -82,6 +82,7 @@ impl SessionState {
             model_error: *model_error,
             incomplete,
             limit: *limit,
+            turns: self.spent.turns,
             usage: self.spent.usage,
             cost: self.spent.cost,
             value: value.clone(),

@@ -10,8 +10,9 @@ use crate::compaction::{Compaction, ContextSize};
 use crate::event::action::ExternalAction;
 use crate::event::input::{QueueKind, Urgency};
 use crate::event::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
-use crate::log::calls::{Batch, Call, KeyedResult, Phase};
+use crate::log::calls::{Batch, CALLER, Call, KeyedResult, Phase};
 use crate::log::due::Due;
+use crate::log::edited::Edited;
 use crate::log::entry::StateScope;
 use crate::log::queue::{Queue, QueuedMessage};
 use crate::log::seen_inputs::SeenInputs;
@@ -225,6 +226,14 @@ impl SessionState {
         self.calls().iter().find(|c| *c.call.id == *id)
     }
 
+    /// Returns the change that a decision made to the arguments of a call of the model, if the call
+    /// has started. A pattern knows the decisions on its own calls.
+    pub(crate) fn edited(&self, id: &str) -> Option<&Edited> {
+        self.batch.as_ref().filter(|batch| batch.made.is_none())?;
+        let call = self.call(id)?;
+        call.edited.as_ref().filter(|_| matches!(call.phase, Phase::Started { .. }))
+    }
+
     /// Returns the pending actions in source order.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &Arc<ExternalAction>> {
         self.calls().iter().flat_map(|c| {
@@ -300,7 +309,16 @@ impl SessionState {
         !self.removed.is_empty()
     }
 
+    /// Returns the last reply since the user's request. Calls that the pattern made are not a
+    /// reply.
     pub(crate) fn last_reply(&self) -> Option<&Arc<Message>> {
-        self.messages().rev().find(|m| matches!(m.body, MessageKind::Assistant(_)))
+        let request = self.request.as_ref().map(|request| request.id);
+        let is_reply = |reply: &AssistantMessage| {
+            *reply.model != *CALLER || reply.stop != StopReason::ToolCalls || reply.has_text()
+        };
+        self.messages()
+            .rev()
+            .take_while(|message| Some(message.id) != request)
+            .find(|message| message.as_assistant().is_some_and(is_reply))
     }
 }

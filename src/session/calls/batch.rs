@@ -17,6 +17,7 @@ use crate::session::calls::batch_outcome::BatchOutcome;
 use crate::session::calls::call_checks::{Refusal, check_allowed, pass_hooks};
 use crate::session::calls::executor::{Executor, Ready, ToolEvent, finish};
 use crate::session::calls::running_tool::yield_once;
+use crate::session::calls::shown_changes::{OUTCOME_UNKNOWN, ShownChanges};
 use crate::session::calls::tool_requests;
 use crate::session::config::WhileAwaiting;
 use crate::session::input::intake::Accepted;
@@ -31,8 +32,6 @@ const CUT_OFF: &str = "The reply was cut off at the output limit, so none of its
     Make the call again in smaller parts.";
 const STEERED: &str = "Skipped: the user steered before it started.";
 const NOTHING_LEFT: &str = "The sub-agent was not started: nothing is left of the budget (limit).";
-const OUTCOME_UNKNOWN: &str = "The outcome is unknown: it may have run before the process was \
-    interrupted. Check before you call it again.";
 
 /// Runs the calls of the open batch, or `only` one: new calls, approved calls, and calls that a
 /// crash interrupted. Does nothing without an open batch. The outcome of a closed batch is still
@@ -407,14 +406,15 @@ async fn start_ready(session: &mut Session, only: Option<&CallId>) -> Result<boo
             let entry = sub_agents::start_entry(session, &call, share);
             session.journal.stage(entry);
         }
+        let shown = session.journal.state.call(&call).map(ShownChanges::of).unwrap_or_default();
         let start = LogEntry::CallStarted { call: call.clone(), arguments: arguments.clone() };
         session.journal.stage(start);
-        started.push((call, name, arguments));
+        started.push((call, name, arguments, shown));
     }
     session.journal.flush().await?; // the start is in the log before anything runs
     session.stop_if_cancelled().await;
     let any = !started.is_empty();
-    for (call, name, arguments) in started {
+    for (call, name, arguments, shown) in started {
         if session.config.children.contains_key(&name) {
             sub_agents::resume(session, &call).await?;
             continue;
@@ -423,7 +423,7 @@ async fn start_ready(session: &mut Session, only: Option<&CallId>) -> Result<boo
         let info = ToolCallInfo { call, tool, arguments };
         let cx = session.hook_context();
         let Session { executor, journal, config, .. } = session;
-        executor.start(info, journal, config.hooks.clone(), cx, &config.limits);
+        executor.start(info, shown, journal, config.hooks.clone(), cx, &config.limits);
     }
     Ok(any)
 }

@@ -15,6 +15,7 @@ use crate::log::calls::{Call, Phase};
 use crate::log::entry::LogEntry;
 use crate::message::{CallId, ResultStatus, ToolResult};
 use crate::session::calls::running_tool::{RunningTool, shortened};
+use crate::session::calls::shown_changes::ShownChanges;
 use crate::session::journal::Journal;
 use crate::session::request::layers::HookLayers;
 use crate::tool::toolbox::digest;
@@ -23,6 +24,11 @@ use crate::tool::{ActionOptions, Outcome, Report, ToolContext, ToolOutput, Toolb
 /// The result of a call after a hook around it panicked.
 pub(crate) const RESULT_LOST: &str =
     "It may have run, but a hook around it panicked; the result is lost.";
+
+/// The result of a call that had started in an earlier opening of the session, whose run has ended
+/// without it.
+const MAY_HAVE_RUN: &str = "The outcome is unknown: it had started when the run was interrupted, \
+                            and may have run.";
 
 /// Number of tool reports that are buffered before a tool waits.
 const REPORT_CAPACITY: usize = 16;
@@ -84,6 +90,7 @@ impl Executor {
     pub(crate) fn start(
         &mut self,
         info: ToolCallInfo,
+        shown: ShownChanges,
         journal: &Journal,
         hooks: HookLayers,
         cx: HookContext,
@@ -106,7 +113,8 @@ impl Executor {
             trace: trace.map(|trace| trace.call(&cx.session_id, &info.call)),
         };
         let id = info.call.clone();
-        let running = RunningTool::spawn(tool, tool_cx, info, hooks, cx, limits.tool_timeout);
+        let running =
+            RunningTool::spawn(tool, tool_cx, info, shown, hooks, cx, limits.tool_timeout);
         self.running.insert(id, running);
     }
 
@@ -203,11 +211,9 @@ impl Executor {
             open.map(|c| (c.call.id.clone(), matches!(c.phase, Phase::Started { .. }))).collect();
         for (id, has_started) in open {
             self.ready.remove(&id);
-            let (status, why) = if has_started {
-                let why = format!("The outcome is unknown: it may have run. {why}");
-                (ResultStatus::OutcomeUnknown, why)
-            } else {
-                (status, why.to_owned())
+            let (status, why) = match has_started {
+                true => (ResultStatus::OutcomeUnknown, MAY_HAVE_RUN),
+                false => (status, why),
             };
             finish(journal, limits, &id, status, ToolOutput::text(why));
         }
@@ -263,7 +269,10 @@ pub(crate) fn finish(
     let Some(open) = journal.state.call(call) else { return };
     let name = open.call.name.clone();
     let ToolOutput { content, details, terminate } = output;
-    let content = shortened(content, limits.tool_result_bytes);
+    let mut content = shortened(content, limits.tool_result_bytes);
+    if let Some(edited) = journal.state.edited(call) {
+        edited.note(&mut content);
+    }
     let details = details.map(Arc::new);
     let call = call.clone();
     let result = journal.message(ToolResult { call, name, status, content, details, terminate });

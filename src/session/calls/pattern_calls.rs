@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::error::{Failure, StepError};
 use crate::event::input::{Decision, Provided};
-use crate::log::calls::KeyedResult;
+use crate::log::calls::{CALLER, KeyedResult};
 use crate::log::entry::LogEntry;
 use crate::message::{
     AssistantMessage, CallId, ContentPart, Message, StopReason, ToolCall, ToolResult,
@@ -18,9 +18,6 @@ use crate::session::calls::batch;
 use crate::session::calls::executor::suspended;
 use crate::step_end::StepEnd;
 use crate::tool::question::{ASK_USER, Question};
-
-/// The model of the messages that contain a pattern's calls.
-const MODEL: &str = "pattern";
 
 /// A tool call that a pattern makes; see [`StepContext::call`](crate::StepContext::call).
 #[derive(Debug, Clone)]
@@ -199,6 +196,6 @@ fn taken(key: Arc<str>, by: &str) -> StepError {
 /// Builds the message that contains a pattern's calls.
 fn message(session: &mut Session, calls: Vec<ToolCall>) -> Arc<Message> {
     let mut message = AssistantMessage::new(calls.into_iter().map(ContentPart::ToolCall).collect());
-    (message.stop, message.model) = (StopReason::ToolCalls, MODEL.into());
+    (message.stop, message.model) = (StopReason::ToolCalls, CALLER.into());
     session.journal.message(message)
 }

@@ -17,6 +17,7 @@ use crate::event::hub::keep_end;
 use crate::hooks::{HookContext, ToolCallInfo};
 use crate::limits::deadline;
 use crate::message::{Content, ResultStatus};
+use crate::session::calls::shown_changes::ShownChanges;
 use crate::session::panics::panic_text;
 use crate::session::request::layers::HookLayers;
 use crate::tool::{Outcome, Progress, Report, Tool, ToolContext, ToolOutput, ToolUpdate};
@@ -55,6 +56,7 @@ impl RunningTool {
         tool: Arc<dyn Tool>,
         tool_cx: ToolContext,
         info: ToolCallInfo,
+        shown: ShownChanges,
         hooks: HookLayers,
         cx: HookContext,
         timeout: Duration,
@@ -69,11 +71,11 @@ impl RunningTool {
                     if tool_cx.is_cancelled() {
                         return Outcome::Cancelled(None);
                     }
-                    run(&*tool, &info.arguments, tool_cx.clone()).await
+                    run(&*tool, &info.arguments, tool_cx.clone(), &shown).await
                 };
                 hooks.around_tool_call(&cx, &info, run).await
             } else {
-                run(&*tool, &info.arguments, tool_cx).await
+                run(&*tool, &info.arguments, tool_cx, &shown).await
             };
             let _ = reports.send(Report::End(info.call, Box::new(outcome))).await;
         });
@@ -159,8 +161,11 @@ fn after(why: String, mut output: ToolOutput) -> ToolOutput {
     output
 }
 
-/// Runs a tool once.
-async fn run(tool: &dyn Tool, arguments: &Value, cx: ToolContext) -> Outcome {
+/// Runs a tool once, unless it would no longer make the changes that were shown.
+async fn run(tool: &dyn Tool, arguments: &Value, cx: ToolContext, shown: &ShownChanges) -> Outcome {
+    if let Some(refused) = shown.refuse(tool, arguments, &cx).await {
+        return refused;
+    }
     Outcome::of(AssertUnwindSafe(tool.call(arguments, cx)).catch_unwind().await)
 }
 

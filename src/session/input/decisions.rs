@@ -42,7 +42,7 @@ pub(crate) fn check(
     }
     let decision = Arc::new(check_for(config, tools, &action.path, action, &result.decision)?);
     let time = config.environment.now();
-    let ActionResult { call, by, source, .. } = result;
+    let ActionResult { call, by, source, change, .. } = result;
     let (name, digest) = (action.name.clone(), action.digest.clone());
     let approvals = action.approvals.len() as u64 + 1;
     let needs_more = has_terms
@@ -50,11 +50,11 @@ pub(crate) fn check(
         && approvals < action.terms.quorum.into();
     Ok(match by {
         Some(by) if needs_more => {
-            LogEntry::Approved { input, call, name, digest, by, source, time }
+            LogEntry::Approved { input, call, name, digest, by, source, change, time }
         }
         by => {
             let (name, digest) = (Some(name), Some(digest));
-            LogEntry::Decided { input, call, name, digest, decision, by, source, time }
+            LogEntry::Decided { input, call, name, digest, decision, by, source, change, time }
         }
     })
 }
@@ -142,6 +142,7 @@ pub(crate) async fn take_defaults(
             decision: Arc::new(default_decision(config, tools, action)),
             by: Some(SYSTEM.into()),
             source: None,
+            change: None,
             time: config.environment.now(),
         };
         journal.commit(entry).await?;

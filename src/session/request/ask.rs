@@ -34,6 +34,8 @@ pub struct Ask {
     pub(crate) max_tokens: Option<u32>,
     pub(crate) stop: Vec<String>,
     pub(crate) key: Option<Arc<str>>,
+    /// `true` if a reply under the key is returned whatever the request is.
+    pub(crate) key_decides: bool,
     pub(crate) output: Option<Arc<OutputSchema>>,
     pub(crate) detached: bool,
     /// A digest of the pattern's own messages and settings; `None` if the request is the
@@ -121,9 +123,18 @@ impl Ask {
 
     /// Sets a key for a detached request, unique within the user's request. If the log has a reply
     /// under this key to the same request (model, messages, tools and options), that reply is
-    /// returned and nothing is sent. So a crash or a re-entry pays for nothing twice.
+    /// returned and nothing is sent. So a crash or a re-entry pays for nothing twice, as long as
+    /// the conversation that the request contains is the same.
     pub fn key(mut self, key: impl Into<Arc<str>>) -> Self {
-        self.key = Some(key.into());
+        (self.key, self.key_decides) = (Some(key.into()), false);
+        self
+    }
+
+    /// Sets a key like [`Ask::key`] that alone decides: the reply that the log has under it is
+    /// returned even if the conversation, and thus the request, has changed since. So nothing is
+    /// paid for twice for one request of the user, but a steer does not change the reply either.
+    pub fn once(mut self, key: impl Into<Arc<str>>) -> Self {
+        (self.key, self.key_decides) = (Some(key.into()), true);
         self
     }
 

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
 use crate::error::StepError;
 use crate::log::state::Tail;
 use crate::message::MessageKind;
@@ -14,11 +17,43 @@ use crate::session::request::reply::Reply;
 use crate::session::request::{self, budget};
 use crate::tool::toolbox::hex_digest;
 
+/// Several detached requests, which are sent when this is awaited. Built by
+/// [`StepContext::ask_all`](crate::StepContext::ask_all).
+#[must_use = "the requests are sent when it is awaited"]
+pub struct AskAll<'a> {
+    session: &'a mut Session,
+    asks: Vec<Ask>,
+    at_most: usize,
+}
+
+impl<'a> AskAll<'a> {
+    pub(crate) fn new(session: &'a mut Session, asks: Vec<Ask>) -> Self {
+        AskAll { session, asks, at_most: usize::MAX }
+    }
+
+    /// Sets the maximum number of requests in progress at once: at least 1, and at most
+    /// [`Limits::parallel_requests`](crate::limits::Limits::parallel_requests), the default.
+    pub fn at_most(mut self, requests: usize) -> Self {
+        self.at_most = requests;
+        self
+    }
+}
+
+impl<'a> IntoFuture for AskAll<'a> {
+    type Output = Result<Vec<Reply>, StepError>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        ask_all(self.session, self.asks, self.at_most).boxed()
+    }
+}
+
 /// Sends detached requests at the same time, and returns their replies in the same order. A request
 /// is not sent if the log has its reply under its key.
 pub(crate) async fn ask_all(
     session: &mut Session,
     asks: Vec<Ask>,
+    at_most: usize,
 ) -> Result<Vec<Reply>, StepError> {
     let before = session.journal.state.info.entries;
     session.receive_all().await?;
@@ -27,6 +62,14 @@ pub(crate) async fn ask_all(
     let mut replies: Vec<Option<Reply>> = Vec::with_capacity(asks.len());
     let mut requests = Vec::new();
     for ask in asks {
+        let recorded =
+            ask.key.as_ref().and_then(|key| session.journal.state.keyed_replies.get(key));
+        if ask.key_decides
+            && let Some((_, message)) = recorded
+        {
+            replies.push(Some(Reply::of(message.clone())));
+            continue;
+        }
         let answers_conversation = ask.messages.is_none() && ask.also.is_empty();
         if answers_conversation && session.tail() != Tail::Answerable {
             return Err(StepError::NothingToAnswer);
@@ -58,10 +101,19 @@ pub(crate) async fn ask_all(
         needed.output = request.needed.output; // they can be sent one after the other
     }
     let turns = u32::try_from(requests.len()).unwrap_or(u32::MAX);
-    if turns > 0 {
-        budget::check(session, turns, needed)?;
-    }
-    let mut sent = send_all(session, requests).await?.into_iter();
+    let unsent = requests.len();
+    let sent = match (turns > 0).then(|| budget::check(session, turns, needed)) {
+        Some(Err(why)) => Err(why),
+        _ => send_all(session, requests, at_most).await,
+    };
+    let sent = match sent {
+        // The replies of an earlier attempt are paid for.
+        Err(StepError::Limit(limit)) if replies.iter().any(Option::is_some) => {
+            vec![Reply::not_sent(limit); unsent]
+        }
+        sent => sent?,
+    };
+    let mut sent = sent.into_iter();
     let mut or_sent = |reply: Option<Reply>| reply.or_else(|| sent.next());
     Ok(replies.into_iter().map(|reply| or_sent(reply).unwrap_or(Reply::empty(None))).collect())
 }

@@ -30,7 +30,7 @@ where
             break;
         }
         let asks = open.iter().map(|(_, ask)| ask.clone()).collect();
-        let replies = ask_all(session, asks).boxed().await?;
+        let replies = ask_all(session, asks, usize::MAX).boxed().await?;
         let mut rejected = Vec::new();
         for ((at, ask), reply) in open.into_iter().zip(replies) {
             let reply = reply.or_end()?;
@@ -40,7 +40,11 @@ where
                     let retry = corrected(ask, &reply, &why);
                     // Each attempt has its own key, so that the log keeps all replies.
                     let retry = match &keys[at] {
-                        Some(key) => retry.key(format!("{key}/{}", attempt + 1)),
+                        Some(key) => {
+                            let decides = retry.key_decides;
+                            let retry = retry.key(format!("{key}/{}", attempt + 1));
+                            Ask { key_decides: decides, ..retry }
+                        }
                         None => retry,
                     };
                     rejected.push((at, retry));

@@ -118,13 +118,14 @@ struct InFlight {
 /// is logged when it arrives.
 ///
 /// After an interrupt, incomplete requests have no reply. When a budget is used up, no more
-/// requests are sent, and the error is returned after the requests in progress are complete. Near
-/// the end of a budget, their expected output lets fewer be sent at once.
+/// requests are sent: their replies have the limit. If none was sent, the limit is an error. Near
+/// the end of a budget, the expected output of those in progress lets fewer be sent at once.
 pub(crate) async fn send_all(
     session: &mut Session,
     requests: Vec<DetachedRequest>,
+    at_most: usize,
 ) -> Result<Vec<Reply>, StepError> {
-    let max = session.config.limits.parallel_requests.max(1);
+    let max = session.config.limits.parallel_requests.min(at_most).max(1);
     let models: Vec<Arc<dyn ChatModel>> = requests.iter().map(|r| r.model.clone()).collect();
     let mut reserved = Vec::new();
     let mut waiting = requests
@@ -144,7 +145,7 @@ pub(crate) async fn send_all(
     }
     let mut replies: Vec<Reply> = models.iter().map(|_| Reply::empty(None)).collect();
     let mut in_flight: Vec<Option<InFlight>> = models.iter().map(|_| None).collect();
-    let (mut streams, mut failed) = (SelectAll::new(), Ok(()));
+    let (mut streams, mut failed, mut any_sent) = (SelectAll::new(), Ok(()), false);
     'sending: loop {
         while streams.len() < max
             && failed.is_ok()
@@ -164,6 +165,7 @@ pub(crate) async fn send_all(
                 let Partial { id, model, .. } = &started.partial;
                 session.in_flight.start(*id, model.clone(), held);
                 in_flight[at] = Some(started);
+                any_sent = true;
                 streams.push(numbered(at, models[at].stream(request)));
             }
         }
@@ -185,7 +187,7 @@ pub(crate) async fn send_all(
             let DetachedReply { entry, message, error } = partial.end(ended, key);
             session.journal.commit(entry).await?;
             drop(permit); // the log has what was used
-            replies[at] = Reply { message, error, ended_by_hook: false };
+            replies[at] = Reply { message, ..Reply::empty(error) };
         }
     }
     for InFlight { partial, .. } in in_flight.into_iter().flatten() {
@@ -193,12 +195,19 @@ pub(crate) async fn send_all(
         session.in_flight.end(partial.id);
         session.journal.stage(partial.end(ended, None).entry);
     }
-    let messages: Vec<MessageId> = waiting.map(|(.., waiting)| waiting.partial.id).collect();
+    let unsent = waiting.map(|(at, _, waiting)| (at, waiting.partial.id));
+    let (unsent, messages): (Vec<usize>, Vec<MessageId>) = unsent.unzip();
     if !messages.is_empty() {
         session.journal.stage(LogEntry::NotSent { messages });
     }
     session.journal.flush().await?;
-    failed.map(|()| replies)
+    match failed {
+        Err(StepError::Limit(limit)) if any_sent => {
+            unsent.iter().for_each(|at| replies[*at] = Reply::not_sent(limit.clone()));
+            Ok(replies)
+        }
+        failed => failed.map(|()| replies),
+    }
 }
 
 /// Checks the budget for the next of several requests. Usage since the first one counts.

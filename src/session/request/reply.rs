@@ -11,6 +11,7 @@ use crate::error::{ModelError, ModelErrorKind, StepError};
 use crate::event::AgentEvent;
 use crate::event::hub::Hub;
 use crate::hooks::{HookContext, TextAction, TextPart};
+use crate::limits::LimitReached;
 use crate::log::entry::LogEntry;
 use crate::message::{AssistantMessage, ContentPart, Message, MessageId, StopReason, Usage};
 use crate::model::assemble::Assembler;
@@ -26,6 +27,7 @@ use crate::tool::schema::Schema;
 pub struct Reply {
     pub(crate) message: Option<Arc<Message>>,
     pub(crate) error: Option<ModelError>,
+    pub(crate) limit: Option<LimitReached>,
     pub(crate) ended_by_hook: bool,
 }
 
@@ -37,7 +39,12 @@ impl Reply {
 
     /// Returns a reply without a message: the request failed, or was interrupted before any text.
     pub(crate) fn empty(error: Option<ModelError>) -> Self {
-        Reply { message: None, error, ended_by_hook: false }
+        Reply { message: None, error, limit: None, ended_by_hook: false }
+    }
+
+    /// Returns a reply whose request was not sent, because a budget was used up.
+    pub(crate) fn not_sent(limit: LimitReached) -> Self {
+        Reply { limit: Some(limit), ..Self::empty(None) }
     }
 
     /// Returns the message, or `None` if the reply was cut off before any text.
@@ -56,15 +63,15 @@ impl Reply {
         message.is_some_and(|m| m.calls().next().is_some())
     }
 
-    /// Returns whether the step must end here, because the model failed or a hook ended the run.
-    /// Use `return reply.finish()` to end it.
+    /// Returns whether the step must end here, because the model failed, a budget was used up or a
+    /// hook ended the run. Use `return reply.finish()` to end it.
     pub fn should_stop(&self) -> bool {
-        self.error.is_some() || self.ended_by_hook
+        self.error.is_some() || self.limit.is_some() || self.ended_by_hook
     }
 
-    /// Returns the reply, or ends the step: with the model's error, because a hook ended the run,
-    /// or because a steer interrupted the reply. After a steer, the engine delivers it and enters
-    /// the pattern again.
+    /// Returns the reply, or ends the step: with the model's error, because a budget was used up or
+    /// a hook ended the run, or because a steer interrupted the reply. After a steer, the engine
+    /// delivers it and enters the pattern again.
     ///
     /// ```
     /// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
@@ -98,13 +105,15 @@ impl Reply {
     ///
     /// # Errors
     ///
-    /// Fails with [`StepError::Model`], [`StepError::Ended`] or [`StepError::Steered`].
+    /// Fails with [`StepError::Model`], [`StepError::Limit`], [`StepError::Ended`] or
+    /// [`StepError::Steered`].
     pub fn or_end(self) -> Result<Reply, StepError> {
-        match self.error {
-            Some(error) => Err(error.into()),
-            None if self.ended_by_hook => Err(StepEnd::Done.into()),
-            None if self.interrupted() => Err(StepError::Steered),
-            None => Ok(self),
+        match (&self.error, &self.limit) {
+            (Some(error), _) => Err(error.clone().into()),
+            (None, Some(limit)) => Err(StepError::Limit(limit.clone())),
+            _ if self.ended_by_hook => Err(StepEnd::Done.into()),
+            _ if self.interrupted() => Err(StepError::Steered),
+            _ => Ok(self),
         }
     }
 
@@ -113,11 +122,17 @@ impl Reply {
         self.error.as_ref()
     }
 
+    /// Returns the budget that was used up, if the request was therefore not sent. Only replies of
+    /// [`StepContext::ask_all`](crate::StepContext::ask_all) have it.
+    pub fn limit(&self) -> Option<&LimitReached> {
+        self.limit.as_ref()
+    }
+
     /// Returns whether a steer interrupted the reply.
     pub fn interrupted(&self) -> bool {
         match self.message.as_ref().and_then(|m| m.as_assistant()) {
             Some(message) => message.stop == StopReason::Interrupted,
-            None => self.error.is_none(),
+            None => self.error.is_none() && self.limit.is_none(),
         }
     }
 

@@ -55,6 +55,10 @@ impl Tool for RecordedTool {
     fn check_arguments(&self, arguments: &Value) -> Option<Result<(), String>> {
         self.tool.check_arguments(arguments)
     }
+
+    async fn preview(&self, arguments: &Value) -> Result<Option<String>, ToolError> {
+        self.tool.preview(arguments).await
+    }
 }
 
 /// Checks that no call that had finished before the crash ran after it, and that no started

@@ -343,7 +343,7 @@ impl EpochReader<'_> {
                     }
                 }
             }
-            LogEntry::Decided { call, decision, by, .. } => {
+            LogEntry::Decided { call, decision, by, source, change, .. } => {
                 let digest = self.log[..at].iter().rev().find_map(|entry| match entry {
                     LogEntry::CallAwaiting { call: id, digest, .. } if id == call => {
                         Some(digest.clone())
@@ -355,10 +355,12 @@ impl EpochReader<'_> {
                 // A replay has no deadlines. It sends their decisions as inputs, which `system`
                 // cannot do.
                 result.by = by.clone().filter(|by| **by != *SYSTEM);
+                (result.source, result.change) = (source.clone(), change.clone());
                 (InputEvent::ExternalActionResult(result), false)
             }
-            LogEntry::Approved { call, digest, by, .. } => {
-                let result = ActionResult::new(call.clone(), digest.clone(), Decision::Approve);
+            LogEntry::Approved { call, digest, by, source, change, .. } => {
+                let mut result = ActionResult::new(call.clone(), digest.clone(), Decision::Approve);
+                (result.source, result.change) = (source.clone(), change.clone());
                 (InputEvent::ExternalActionResult(result.by(by.clone())), false)
             }
             LogEntry::RunStarted { cause: RunCause::Continue(None), .. } => {

@@ -7,6 +7,8 @@ use serde_json::Value;
 
 use super::shared::SharedReplay;
 use crate::error::{ActionRequest, ToolError};
+use crate::event::input::Decision;
+use crate::log::edited::Edited;
 use crate::log::entry::LogEntry;
 use crate::message::{ResultStatus, ToolResult};
 use crate::session::calls::running_tool::STOPPED_ITSELF;
@@ -42,12 +44,28 @@ impl LoggedTool {
                     Err((**request).clone())
                 }
                 LogEntry::CallFinished { result } => {
-                    Ok(result.as_tool_result().filter(|result| *result.call == *call)?.clone())
+                    let result = result.as_tool_result().filter(|result| *result.call == *call)?;
+                    Ok(self.output(result, &self.replay.log[..from]))
                 }
                 _ => return None,
             };
             Some(CallEnd { at: from + n, result })
         })
+    }
+
+    /// Returns what the tool had returned: without the note about edited arguments, if they were.
+    fn output(&self, result: &ToolResult, before: &[LogEntry]) -> ToolResult {
+        let is_edit = |entry: &LogEntry| match entry {
+            LogEntry::Decided { call, decision, .. } => {
+                *call == result.call && matches!(**decision, Decision::ApproveWith(_))
+            }
+            _ => false,
+        };
+        let mut result = result.clone();
+        if before.iter().any(is_edit) {
+            Edited::remove_note(&mut result.content);
+        }
+        result
     }
 }
 
