@@ -294,6 +294,17 @@ impl Target {
                 "Check its address, which may be in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, and its \
                  rules.",
             ),
+            TransportErrorKind::ProxyScheme => (
+                InvalidRequest,
+                "cannot be reached through the proxy, which is not one for HTTP",
+                "Set HTTPS_PROXY, HTTP_PROXY or ALL_PROXY to an address with http://, or unset \
+                 them. SOCKS is not supported.",
+            ),
+            TransportErrorKind::Headers => (
+                InvalidRequest,
+                "sent more headers than are accepted",
+                "Check the base URL, and the proxy if there is one.",
+            ),
             TransportErrorKind::Response => {
                 (Protocol, "did not answer in HTTP", "Check that the base URL is right.")
             }
@@ -361,6 +372,21 @@ async fn read(mut body: ResponseBody, limit: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A proxy from the environment is not checked before.
+    #[tokio::test]
+    async fn a_proxy_for_socks_is_refused_at_once() {
+        for url in ["http://model.invalid/v1", "https://model.invalid/v1"] {
+            let mut http = Http::new();
+            let proxy = Proxy::all("socks5://127.0.0.1:9").unwrap();
+            http.transport = http.transport.with_proxy(proxy);
+            let url = Url::parse(url).unwrap();
+            let target = Target::new(url, HeaderMap::new(), Endpoint::default(), vec![]).unwrap();
+            let error = http.send(&target, None, Bytes::new()).await.unwrap_err();
+            assert_eq!(error.kind, ModelErrorKind::InvalidRequest, "{error}");
+            assert!(error.message.contains("SOCKS is not supported"), "{error}");
+        }
+    }
 
     #[test]
     fn debug_output_contains_no_proxy_password() {

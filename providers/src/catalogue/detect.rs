@@ -268,13 +268,13 @@ fn no_address(name: &str, provider: Option<&Provider>) -> ModelError {
     wrong(match provider.and_then(|provider| provider.base_url_var) {
         Some(var) => {
             format!(
-                "{name} gives each customer a separate address: set {var}, or give it with \
-                 --base-url."
+                "{name} gives each customer a separate address: set {var}, or give the address (in \
+                 the binary with --base-url)."
             )
         }
         None => format!(
             "The provider `{name}` is not known. Known are {}; for any other one, give its \
-             address with --base-url.",
+             address (in the binary with --base-url).",
             names()
         ),
     })
@@ -282,9 +282,8 @@ fn no_address(name: &str, provider: Option<&Provider>) -> ModelError {
 
 fn no_key(name: &str, vars: &[&str]) -> ModelError {
     let why = format!(
-        "There is no key for {name}: set {}, or choose another model with --model, or give the \
-         address of your \
-         own server with --base-url.",
+        "There is no key for {name}: set {}, or choose another model, or give the address of your \
+         own server (in the binary with --model and --base-url).",
         vars.join(" or ")
     );
     ModelError::new(ModelErrorKind::Auth, why)

@@ -4,3 +4,4 @@ pub(super) mod event_template;
 pub(super) mod event_writer;
 pub(super) mod inline_thinking;
 pub(super) mod lenient;
+pub(super) mod reported_cost;

@@ -3,6 +3,7 @@
 pub(super) mod answer_tool;
 pub(super) mod attachment;
 pub(crate) mod call_id;
+pub(super) mod call_name;
 pub(super) mod fields;
 pub(super) mod json;
 pub(crate) mod reasoning_effort;

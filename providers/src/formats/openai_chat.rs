@@ -4,6 +4,7 @@ mod decode;
 mod details;
 mod encode;
 mod profile;
+mod thinking;
 mod wire;
 
 use std::sync::Arc;

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::time::SystemTime;
 
+use loopwright_core::excerpt;
 use loopwright_core::model::{ModelError, ModelErrorKind};
-use reqwest::header::HeaderMap;
+use reqwest::Url;
+use reqwest::header::{HeaderMap, HeaderValue, LOCATION};
 
 use super::failure::{Failure, text_of};
 use super::unexpected_body::{UnexpectedBody, without_blanks};
@@ -35,6 +37,9 @@ impl Endpoint {
         body: &[u8],
         now: SystemTime,
     ) -> ModelError {
+        if (300..400).contains(&status) {
+            return self.redirected(status, headers.get(LOCATION));
+        }
         let start = without_blanks(body);
         let unexpected =
             UnexpectedBody::of_headers(headers).or_else(|| UnexpectedBody::of_start(start));
@@ -47,6 +52,19 @@ impl Endpoint {
             _ => Failure::read(Some(status), body),
         };
         self.error(failure.with_headers(headers, now))
+    }
+
+    /// Returns the error of a redirect. It is not followed, because the key belongs to one address.
+    fn redirected(&self, status: u16, location: Option<&HeaderValue>) -> ModelError {
+        let location = location.and_then(|to| to.to_str().ok()).and_then(without_secrets);
+        let to = location.unwrap_or_else(|| "an address that it does not name".into());
+        let why = format!(
+            "{self} redirects to {to} (HTTP {status}). Redirects are not followed, because the key \
+             would go along. If you trust the new address, make it the base URL."
+        );
+        let mut error = ModelError::new(ModelErrorKind::InvalidRequest, why);
+        (error.status, error.should_retry) = (Some(status), Some(false));
+        error
     }
 
     /// Returns the error of a response whose body is no reply; `body` is its start. Another request
@@ -170,6 +188,20 @@ impl fmt::Display for Endpoint {
     }
 }
 
+/// Returns the address in a `Location` without user, password, query and fragment, which may
+/// contain secrets. Returns `None` if it cannot be read.
+fn without_secrets(location: &str) -> Option<String> {
+    let relative = Url::parse("http://host.invalid").ok()?;
+    let mut url = relative.join(location).ok().filter(|url| url.has_host())?;
+    url.set_query(None);
+    url.set_fragment(None);
+    url.set_username("").ok()?;
+    url.set_password(None).ok()?;
+    let is_relative = url.host_str() == relative.host_str();
+    let address = if is_relative { url.path() } else { url.as_str() };
+    Some(excerpt::chars(address, MAX_EXCERPT_CHARS).into_owned())
+}
+
 /// Returns the error of a model whose stream ended without a last event.
 pub(crate) fn cut_short(model: &str) -> ModelError {
     let why = format!("The reply of `{model}` ended before it was complete. Try again.");
@@ -178,9 +210,32 @@ pub(crate) fn cut_short(model: &str) -> ModelError {
 
 #[cfg(test)]
 mod tests {
-    use ModelErrorKind::Auth;
+    use ModelErrorKind::{Auth, InvalidRequest};
 
     use super::*;
+
+    #[test]
+    fn a_redirect_is_named_without_secrets() {
+        let endpoint = Endpoint { host: "api.test".into(), ..Endpoint::default() };
+        let redirected = |location: &str| {
+            let headers = HeaderMap::from_iter([(LOCATION, location.parse().unwrap())]);
+            let error = endpoint.refused(307, &headers, b"<p>moved</p>", SystemTime::UNIX_EPOCH);
+            assert_eq!((error.kind, error.status), (InvalidRequest, Some(307)), "{error}");
+            assert_eq!(error.should_retry, Some(false));
+            assert!(error.message.contains("base URL") && !error.message.contains("secret"));
+            error.message
+        };
+        for (location, named) in [
+            ("https://me:secret@new.test/v1/chat?key=secret#secret", "https://new.test/v1/chat "),
+            ("/v2/chat?key=secret", " /v2/chat "),
+            ("//secret@new.test:8080/v1", "http://new.test:8080/v1 "),
+            ("http://[", "an address that it does not name"),
+            ("mailto:a@secret", "an address that it does not name"),
+        ] {
+            let message = redirected(location);
+            assert!(message.contains(named), "{location}: {message}");
+        }
+    }
 
     #[test]
     fn the_sentence_says_what_where_and_what_to_do() {

@@ -26,6 +26,8 @@ use super::address_filter::{AddressFilter, AddressRefused};
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 /// The maximum time that an idle connection stays open.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// The maximum number of headers of a response from this machine. Elsewhere it is 100.
+const MAX_HEADERS: usize = 512;
 /// `true` if this build can reach `https://` addresses.
 const HAS_TLS: bool = cfg!(any(
     feature = "rustls-ring",
@@ -195,6 +197,7 @@ impl Client {
         connector.set_keepalive(Some(TCP_KEEPALIVE));
         let mut builder = HyperClient::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_TIMEOUT);
+        builder.http1_max_headers(MAX_HEADERS);
         Client::Hyper(Box::new(builder.build(connector)))
     }
 
@@ -299,10 +302,14 @@ pub(crate) struct TransportError {
 pub(crate) enum TransportErrorKind {
     /// No connection could be established.
     Connect,
-    /// The proxy refused, or has an address that is not supported.
+    /// The proxy refused.
     Proxy,
-    /// The response is not HTTP, or has too many headers.
+    /// The proxy is not one for HTTP.
+    ProxyScheme,
+    /// The response is not HTTP.
     Response,
+    /// The response has too many headers, or too long ones.
+    Headers,
     /// A time limit expired.
     Timeout,
     /// The request is invalid and cannot be sent.
@@ -327,12 +334,22 @@ impl TransportError {
             if cause.downcast_ref().is_some_and(hyper::Error::is_parse) {
                 kind = TransportErrorKind::Response;
             }
-            // The types of these are private. The last one is about `socks5://`: the scheme of the
-            // server's own address is known to be right.
-            let of_proxy = ["tunnel error", "scheme is not http"];
-            let is_of_proxy = |text: &str| of_proxy.iter().any(|sign| text.starts_with(sign));
-            if kind == TransportErrorKind::Connect && is_of_proxy(&cause.to_string()) {
-                kind = TransportErrorKind::Proxy;
+            // hyper has no public name for it.
+            if kind == TransportErrorKind::Response && cause.to_string().contains("too large") {
+                kind = TransportErrorKind::Headers;
+            }
+            // The types of these are private. The scheme of the server's own address is known to
+            // be right, so the errors about a scheme are about a proxy such as `socks5://`.
+            if matches!(kind, TransportErrorKind::Connect | TransportErrorKind::Proxy) {
+                let text = cause.to_string();
+                let not_http = ["scheme is not http", "unsupported scheme"];
+                kind = match () {
+                    () if not_http.iter().any(|sign| text.contains(sign)) => {
+                        TransportErrorKind::ProxyScheme
+                    }
+                    () if text.starts_with("tunnel error") => TransportErrorKind::Proxy,
+                    () => kind,
+                };
             }
             if cause.is::<AddressRefused>() {
                 kind = TransportErrorKind::Refused;

@@ -99,9 +99,8 @@ pub(super) fn introduction(tools: &[Arc<ToolSpec>]) -> String {
     };
     format!(
         "I am a set of offline rules, not a language model. {can} For a real model, set \
-         OPENAI_API_KEY or another \
-         provider's key, or start a local server such as Ollama, and choose with --model \
-         PROVIDER/NAME."
+         OPENAI_API_KEY or another provider's key, or start a local server such as Ollama, and \
+         name a model as PROVIDER/NAME instead of `offline` (in the binary with --model)."
     )
 }
 

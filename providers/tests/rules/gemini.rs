@@ -248,7 +248,8 @@ fn named(wrong: &mut Wrong, path: &str, call: &Value) {
 
 fn image(wrong: &mut Wrong, path: &str, image: &Value) {
     wrong.object(path, image, &["mimeType", "data"], &[]);
-    if image["mimeType"] != "application/pdf" && image["mimeType"] != "audio/wav" {
+    let other = ["application/pdf", "audio/wav", "image/heic"];
+    if !other.iter().any(|other| image["mimeType"] == *other) {
         wrong.media_type(path, &image["mimeType"]);
     }
     wrong.base64(path, &image["data"]);

@@ -277,7 +277,8 @@ fn assistant(wrong: &mut Wrong, path: &str, message: &Value, server: Server) -> 
     let own: &[&str] = match server {
         Server::OpenRouter => &["reasoning", "reasoning_details"],
         Server::DeepSeek | Server::Moonshot => &["reasoning_content"],
-        _ => &[],
+        Server::OpenAi | Server::Mistral => &[],
+        _ => &["reasoning_content", "reasoning"],
     };
     let optional = [&["content", "tool_calls"], own].concat();
     wrong.object(path, message, &["role"], &optional);
@@ -289,6 +290,12 @@ fn assistant(wrong: &mut Wrong, path: &str, message: &Value, server: Server) -> 
     );
     match &message["content"] {
         Value::Null => wrong.unless(!calls.is_empty(), path, "says nothing and calls nothing"),
+        Value::Array(parts) if server == Server::Mistral => {
+            for part in parts {
+                let field = if part["type"] == "thinking" { "thinking" } else { "text" };
+                wrong.object(path, part, &["type", field], &[]);
+            }
+        }
         reply => wrong.unless(
             reply.as_str().is_some_and(|text| !text.is_empty()),
             path,

@@ -119,9 +119,10 @@ fn a_server_has_rules_of_its_own() {
     let steer: super::super::Change = |b| {
         b["messages"].as_array_mut().unwrap().push(json!({"role": "user", "content": "no, stop"}));
     };
-    let cases: [(Server, super::super::Change, bool); 10] = [
+    let cases: [(Server, super::super::Change, bool); 11] = [
         (Server::DeepSeek, thought, true),
-        (Server::Compatible, thought, false),
+        (Server::Compatible, thought, true),
+        (Server::Mistral, thought, false),
         (Server::Mistral, id, false),
         (Server::Mistral, steer, false),
         (Server::OpenRouter, steer, true),

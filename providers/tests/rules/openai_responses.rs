@@ -162,10 +162,9 @@ fn input(wrong: &mut Wrong, input: &Value) {
                 wrong.object(&path, item, &["type", "call_id", "output"], &[]);
                 match &item["output"] {
                     text @ Value::String(_) => wrong.text(&path, text),
-                    parts => wrong
-                        .list(&path, parts)
-                        .iter()
-                        .for_each(|one| part(wrong, &path, one, "input_text")),
+                    parts => {
+                        wrong.list(&path, parts).iter().for_each(|one| part(wrong, &path, one))
+                    }
                 }
             }
             _ => wrong.at(&path, format!("is of the unknown type {}", item["type"])),
@@ -191,24 +190,26 @@ fn message(wrong: &mut Wrong, path: &str, item: &Value) {
         wrong.one_of(path, &item["phase"], &["commentary", "final_answer"]);
         wrong.unless(item["role"] == "assistant", path, "has a phase though it is the user's");
     }
-    let text = if item["role"] == "user" { "input_text" } else { "output_text" };
-    wrong.list(path, &item["content"]).iter().for_each(|one| part(wrong, path, one, text));
+    if item["role"] == "assistant" {
+        return wrong.text(path, &item["content"]);
+    }
+    wrong.list(path, &item["content"]).iter().for_each(|one| part(wrong, path, one));
 }
 
-fn part(wrong: &mut Wrong, path: &str, part: &Value, text: &str) {
+fn part(wrong: &mut Wrong, path: &str, part: &Value) {
     match part["type"].as_str() {
-        Some("input_image") if text == "input_text" => {
-            wrong.object(path, part, &["type", "image_url"], &["detail"]);
+        Some("input_image") => {
+            wrong.object(path, part, &["type", "image_url", "detail"], &[]);
             wrong.data_url(path, &part["image_url"]);
         }
-        Some("input_file") if text == "input_text" => {
+        Some("input_file") => {
             wrong.object(path, part, &["type", "filename", "file_data"], &[]);
             wrong.text(path, &part["filename"]);
             wrong.pdf_url(path, &part["file_data"]);
         }
         kind => {
             wrong.object(path, part, &["type", "text"], &[]);
-            wrong.unless(kind == Some(text), path, format!("has a part of type {kind:?}"));
+            wrong.unless(kind == Some("input_text"), path, format!("has a part of type {kind:?}"));
             wrong.text(path, &part["text"]);
         }
     }
@@ -237,11 +238,10 @@ fn malformed_requests_are_refused() {
         "input": [
             {"type": "message", "role": "user", "content": [
                 {"type": "input_text", "text": "hi"}, {"type": "input_image",
-                "image_url": "data:image/png;base64,AAAA"},
+                "image_url": "data:image/png;base64,AAAA", "detail": "auto"},
             ]},
             {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "e"},
-            {"type": "message", "role": "assistant", "content": [{"type": "output_text",
-            "text": "I look."}]},
+            {"type": "message", "role": "assistant", "content": "I look."},
             call("a"), call("b"), output("a"), output("b"),
         ],
     });
@@ -263,7 +263,8 @@ fn malformed_requests_are_refused() {
             ("without tools", |b| drop_field(b, "tools")),
             ("is no text, or blank", |b| b["input"][0]["content"][0]["text"] = "".into()),
             ("part of type", |b| b["input"][0]["content"][0]["type"] = "output_text".into()),
-            ("part of type", |b| b["input"][2]["content"][0]["type"] = "input_text".into()),
+            ("is no text, or blank", |b| b["input"][2]["content"] = serde_json::json!([])),
+            ("has no `detail`", |b| drop_field(&mut b["input"][0]["content"][1], "detail")),
             ("is no data URL", |b| b["input"][0]["content"][1]["image_url"] = "x".into()),
             ("nothing is stored", |b| drop_field(&mut b["input"][1], "encrypted_content")),
             ("without the item that followed it", |b| {

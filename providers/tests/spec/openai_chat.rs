@@ -276,6 +276,25 @@ async fn what_is_not_http_is_named() {
 }
 
 #[tokio::test]
+async fn many_headers_are_read_and_too_many_are_named() {
+    let server = Server::start().await;
+    let model = model(&server);
+    for (count, kind) in
+        [(150, ModelErrorKind::RateLimited), (5000, ModelErrorKind::InvalidRequest)]
+    {
+        let serve = async {
+            let mut http = server.accept().await;
+            let headers: String = (0..count).map(|n| format!("x-{n}: a\r\n")).collect();
+            let headers = format!("connection: close\r\n{headers}");
+            http.answer("429 Too Many", &headers, "").await;
+            http
+        };
+        let (error, _http) = tokio::join!(error(&model), serve);
+        assert_eq!(error.kind, kind, "{error}");
+    }
+}
+
+#[tokio::test]
 async fn an_error_in_the_stream_fails_the_reply() {
     let server = Server::start().await;
     let model = model(&server);

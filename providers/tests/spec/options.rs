@@ -53,6 +53,13 @@ fn schema() -> Value {
         "minimum": 1}}})
 }
 
+/// The schema in the form that OpenAI enforces.
+fn strict_schema() -> Value {
+    let n = json!({"type": "integer", "description": "(minimum: 1)"});
+    json!({"type": "object", "required": ["n"], "properties": {"n": n},
+        "additionalProperties": false})
+}
+
 fn with_output(mut request: ChatRequest) -> ChatRequest {
     request.output = Some(Arc::new(OutputSchema::new("Out", schema())));
     request
@@ -220,6 +227,22 @@ fn a_pdf_is_sent_as_a_document_and_what_cannot_be_sent_is_named() {
     }
 }
 
+/// One image of a type that a server refuses would fail each later request of its session.
+#[test]
+fn only_images_that_every_server_accepts_are_sent() {
+    let images = ["image/png", "Image/jpg", "image/svg+xml", "image/heic", "image/tiff"];
+    let images = images.iter().map(|kind| Content::image(*kind, "AAAA")).collect();
+    let request = asks(vec![UserMessage::new(images).into()]);
+    for model in models() {
+        let body = body(&request, model).to_string();
+        let missing = |kind: &str| body.contains(&format!("of the type {kind} is missing"));
+        let is_gemini = body.contains("inlineData");
+        assert_eq!(body.matches("AAAA").count(), if is_gemini { 3 } else { 2 }, "{body}");
+        assert!(missing("image/svg+xml") && missing("image/tiff"), "{body}");
+        assert_eq!(missing("image/heic"), !is_gemini, "{body}");
+    }
+}
+
 #[test]
 fn the_user_may_speak_directly_after_results_at_every_model() {
     let call = ToolCall::new("a", "f", "{}");
@@ -260,19 +283,23 @@ fn the_prompt_cache_is_hinted_at_where_hints_are_taken() {
     );
 }
 
+/// C484
 #[test]
 fn an_output_schema_is_sent_in_its_field_or_as_a_tool_or_in_words() {
     let (alone, beside) = (with_output(hi()), with_output(with_tools(hi())));
     for request in [&alone, &beside] {
         let chat = body(request, ("chat", "api.openai.com", "gpt-4o"));
-        assert_eq!(chat["response_format"]["json_schema"]["schema"], schema());
+        let asked = &chat["response_format"]["json_schema"];
+        assert_eq!((&asked["strict"], &asked["schema"]), (&json!(true), &strict_schema()));
+        let vllm = body(request, ("chat", "", "m"));
+        let asked = &vllm["response_format"]["json_schema"];
+        assert_eq!((asked.get("strict"), &asked["schema"]), (None, &schema()));
         let deepseek = body(request, ("chat", "api.deepseek.com", "m"));
         assert_eq!(deepseek["response_format"]["type"], "json_object");
         assert!(deepseek["messages"][0]["content"].as_str().unwrap().contains("\"minimum\":1"));
-        assert_eq!(
-            body(request, ("responses", "", "gpt-5.1"))["text"]["format"]["schema"],
-            schema()
-        );
+        let responses = body(request, ("responses", "", "gpt-5.1"));
+        let asked = &responses["text"]["format"];
+        assert_eq!((&asked["strict"], &asked["schema"]), (&json!(true), &strict_schema()));
         let anthropic = body(request, ("anthropic", "", "claude-sonnet-4-5"));
         let closed = json!({"type": "object", "required": ["n"],
             "properties": {"n": {"type": "integer"}}, "additionalProperties": false});

@@ -9,5 +9,6 @@ mod framing;
 mod history;
 mod ids;
 pub(crate) mod kit;
+mod refused;
 mod replay;
 mod rescue;

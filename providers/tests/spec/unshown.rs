@@ -45,6 +45,10 @@ fn items_of_responses_that_are_not_part_of_the_reply_are_reported_if_nothing_els
     says(&reply(json!([shell])), &note("local_shell_call"));
     says(&reply(json!([image, text])), &format!("Here.\n\n{}", note("image_generation_call")));
     says(&reply(json!([search, text])), "Here.");
+    for waits in ["mcp_approval_request", "local_shell_call", "shell_call", "computer_call"] {
+        let item = json!({"type": waits, "id": "e"});
+        says(&reply(json!([text, item])), &format!("Here.\n\n{}", note(waits)));
+    }
 }
 
 #[test]

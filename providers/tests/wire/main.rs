@@ -7,8 +7,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed check is a failed test")]
 
+mod bodies;
 mod errors;
 mod formats;
+mod random;
 mod recordings;
 mod reply;
 #[path = "../rules/rules.rs"]

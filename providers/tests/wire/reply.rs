@@ -13,6 +13,9 @@ use crate::formats::{End, Format, Reported};
 /// The start of the text that reports content missing from a reply.
 const NOTE: &str = "[The reply has content that cannot be shown: ";
 
+/// The start of the text that reports the reason of a refusal.
+const REASON: &str = "[The provider refused the reply or cut it off: ";
+
 /// A reply, possibly incomplete.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reply {
@@ -128,7 +131,9 @@ impl Reply {
         // A refusal is text of the model.
         let text = words(&expected["text"]) + &words(&expected["refusal"]);
         let all = self.texts(&BlockKind::Text);
-        let (shown, note) = all.split_once(NOTE).map_or((&*all, None), |(shown, note)| {
+        // Recordings do not list the reason of a refusal.
+        let all = all.split_once(REASON).map_or(&*all, |(before, _)| before.trim_end());
+        let (shown, note) = all.split_once(NOTE).map_or((all, None), |(shown, note)| {
             (
                 shown.strip_suffix("\n\n").unwrap_or(shown),
                 Some(note.trim_end_matches(".]").to_owned()),
@@ -160,6 +165,9 @@ impl Reply {
         let thoughts = self.blocks.iter().filter(|block| block.kind == BlockKind::Thinking);
         let got: Vec<String> =
             thoughts.filter_map(|block| block.signature.as_deref().map(item_id)).collect();
+        // In Chat Completions, plain thinking is signed with the name of its field.
+        let got: Vec<String> =
+            got.into_iter().filter(|signature| !signature.starts_with("thinking_in:")).collect();
         if responses && !list(expected, "server_tools").is_empty() {
             // Thinking before one of the provider's own tools has no signature, because it is not
             // sent back.
@@ -205,6 +213,8 @@ impl Reply {
                 check("stop reason", format!("{stop:?}"), format!("{wanted:?}"));
                 let wanted = all_requests(expected)
                     .unwrap_or_else(|| (format.usage)(&reported(&expected["usage"])));
+                // Recordings do not list the cost that some servers report.
+                let usage = usage.reported_cost(0.0);
                 check("usage", format!("{usage:?}"), format!("{wanted:?}"));
             }
             (Err(error), Ok(End::Fails(kind))) => {
@@ -287,21 +297,30 @@ fn item_id(signature: &str) -> String {
     item["id"].as_str().unwrap_or(signature).to_owned()
 }
 
-/// Returns the names of the content that is reported as missing: media always, and other content if
-/// the reply has neither text nor a call.
+/// Returns the names of the content that is reported as missing: media and items that wait for an
+/// answer always, and other content if the reply has neither text nor a call.
 fn missing(expected: &Value) -> Option<String> {
     let name = |tool: &Value| match &tool["type"] {
         kind if kind == "inlineData" => words(&tool["name"]),
         kind => words(kind),
     };
-    let is_media = |tool: &&Value| {
-        ["inlineData", "image_generation_call"].iter().any(|media| tool["type"] == *media)
+    let is_missed = |tool: &&Value| {
+        let missed = [
+            "inlineData",
+            "image_generation_call",
+            "mcp_approval_request",
+            "local_shell_call",
+            "shell_call",
+            "computer_call",
+            "apply_patch_call",
+        ];
+        missed.iter().any(|missed| tool["type"] == *missed)
     };
     let all = list(expected, "server_tools");
     let nothing_else = ["text", "refusal"].iter().all(|key| words(&expected[key]).is_empty())
         && list(expected, "tool_calls").is_empty();
     let names: Vec<String> =
-        all.iter().filter(|tool| nothing_else || is_media(tool)).map(name).collect();
+        all.iter().filter(|tool| nothing_else || is_missed(tool)).map(name).collect();
     (!names.is_empty()).then(|| names.join(", "))
 }
 
@@ -312,12 +331,15 @@ fn all_requests(expected: &Value) -> Option<Usage> {
     let sum = |key: &str| requests.iter().filter_map(|one| one[key].as_u64()).sum();
     let usage = Usage::new(sum("input_tokens"), sum("output_tokens"))
         .cache(sum("cache_read_input_tokens"), sum("cache_creation_input_tokens"));
+    let thinking = |one: &Value| one["output_tokens_details"]["thinking_tokens"].as_u64();
+    let reasoning: u64 = requests.iter().filter_map(thinking).sum();
+    let reasoning = reasoning.max(thinking(&expected["usage_raw"]).unwrap_or(0));
     let total = |one: &Value| -> u64 {
         let kinds = ["input_tokens", "output_tokens", "cache_read_input_tokens"];
         kinds.iter().filter_map(|kind| one[*kind].as_u64()).sum()
     };
     let max_total = requests.iter().map(total).max().unwrap_or(0);
-    Some(usage.outside_context(usage.total() - max_total))
+    Some(usage.reasoning(reasoning).outside_context(usage.total() - max_total))
 }
 
 pub(crate) fn reported(usage: &Value) -> Reported {

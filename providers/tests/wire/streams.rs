@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use crate::formats::{FORMATS, Format};
+use crate::random::Random;
 use crate::recordings::{Recording, recordings, verdict};
 use crate::reply::Reply;
 
@@ -11,8 +12,10 @@ const SPLITS: usize = 24;
 
 #[test]
 fn every_stream_gives_the_expected_reply_however_it_is_delivered() {
-    let mut random = Random::new();
-    println!("LOOPWRIGHT_SEED={}", random.0);
+    let now = || SystemTime::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64);
+    let seed = Random::given_seed().unwrap_or_else(now);
+    println!("LOOPWRIGHT_SEED={seed}");
+    let mut random = Random::new(seed);
     for format in FORMATS {
         let (recordings, mut wrong) =
             (recordings(&format!("wire/{}", format.name), "sse"), Vec::new());
@@ -45,7 +48,7 @@ fn check(format: &Format, recording: &Recording, random: &mut Random) -> Result<
     same("with CRLF", Reply::read(format, [crlf.as_slice()]))?;
     same("with CRLF byte by byte", Reply::read(format, crlf.chunks(1)))?;
     for _ in 0..SPLITS {
-        same("at random splits", Reply::read(format, random.split(bytes)))?;
+        same("at random splits", Reply::read(format, split(random, bytes)))?;
     }
     let cuts = event_ends(bytes);
     let events = cuts.len();
@@ -114,32 +117,14 @@ fn terminals(format: &Format, bytes: &[u8]) -> Option<(usize, usize)> {
     Some((*ends.first()?, *ends.last()?))
 }
 
-/// A xorshift generator whose seed is printed.
-struct Random(u64);
-
-impl Random {
-    fn new() -> Random {
-        let given = std::env::var("LOOPWRIGHT_SEED").ok().and_then(|seed| seed.parse().ok());
-        let now = || SystemTime::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64);
-        Random(given.unwrap_or_else(now).max(1))
+/// Returns chunks of random lengths, many of them short.
+fn split<'a>(random: &mut Random, mut bytes: &'a [u8]) -> Vec<&'a [u8]> {
+    let mut chunks = Vec::new();
+    while !bytes.is_empty() {
+        let max = [2, 7, 60, 1500][random.below(4)];
+        let (chunk, rest) = bytes.split_at((1 + random.below(max)).min(bytes.len()));
+        chunks.push(chunk);
+        bytes = rest;
     }
-
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % end.max(1) as u64) as usize
-    }
-
-    /// Returns chunks of random lengths, many of them short.
-    fn split<'a>(&mut self, mut bytes: &'a [u8]) -> Vec<&'a [u8]> {
-        let mut chunks = Vec::new();
-        while !bytes.is_empty() {
-            let max = [2, 7, 60, 1500][self.below(4)];
-            let (chunk, rest) = bytes.split_at((1 + self.below(max)).min(bytes.len()));
-            chunks.push(chunk);
-            bytes = rest;
-        }
-        chunks
-    }
+    chunks
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::paused_turn::Transcript;
 use super::wire::REDACTED;
-use super::wire::{Block, Counts, Delta, Event};
+use super::wire::{Block, Counts, Delta, Event, StopDetails};
 use crate::formats::codec::{Decode, Progress};
 use crate::formats::decoding::event_template::EventTemplate;
 use crate::formats::decoding::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
@@ -173,6 +173,7 @@ impl Decoder {
                 self.release(out);
                 if let Some(delta) = delta.filter(|delta| !delta.stop_reason.0.is_empty()) {
                     self.stop = delta.stop_reason.0.into_owned();
+                    self.explain(delta.stop_details);
                 }
             }
             "message" => {
@@ -181,6 +182,7 @@ impl Decoder {
                     self.close(index, out);
                 }
                 self.stop = event.stop_reason.0.into_owned();
+                self.explain(event.stop_details);
             }
             "message_stop" => self.release(out),
             "error" => {
@@ -266,6 +268,7 @@ impl Decoder {
         let Some(open) = self.open.iter_mut().rfind(|open| open.index == index) else {
             return;
         };
+        self.writer.hold(delta.signature.0.len(), out);
         open.signature.push_str(&delta.signature.0);
         if !delta.partial_json.0.is_empty() {
             open.input = None;
@@ -278,6 +281,13 @@ impl Decoder {
     fn close(&mut self, index: u64, out: &mut Events) {
         if let Some(at) = self.open.iter().rposition(|open| open.index == index) {
             self.open.remove(at).end(out);
+        }
+    }
+
+    /// Records the reason of a refusal.
+    fn explain(&mut self, details: Option<&RawValue>) {
+        if let Some(raw) = details.filter(|_| self.stop == "refusal") {
+            self.writer.explain(StopDetails::read(raw).reason());
         }
     }
 

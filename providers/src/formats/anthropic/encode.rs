@@ -17,6 +17,7 @@ use super::structured_output::Answer;
 use super::thinking::{Thinking, forces_tool, keeps_thinking, thought};
 use crate::formats::encoding::attachment::{Attachment, instead_of};
 use crate::formats::encoding::call_id::CallIds;
+use crate::formats::encoding::call_name::fit_name;
 use crate::formats::encoding::fields::Fields;
 use crate::formats::encoding::json::{bytes, field, is_object, put};
 use crate::formats::encoding::schema::in_words;
@@ -44,7 +45,8 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     body.push(b']');
     let mut fields = Fields::new(&mut body, &settings.options);
     fields.add("max_tokens", &thinking.max_tokens(request, settings));
-    let system = system(request, settings.profile.cache, &answer);
+    let mark = cache_mark(settings);
+    let system = system(request, mark.as_ref(), &answer);
     if !system.is_empty() {
         fields.add("system", &system);
     }
@@ -105,7 +107,15 @@ fn tool_choice(request: &ChatRequest, settings: &Settings, answer: &Answer) -> O
     }
 }
 
-fn system(request: &ChatRequest, cache: bool, answer: &Answer) -> Vec<Value> {
+/// Returns the value of our `cache_control` fields. The user's own is the same for all, since the
+/// API refuses an order of different lives.
+fn cache_mark(settings: &Settings) -> Option<Value> {
+    let own = settings.options.get("cache_control").filter(|own| own.is_object());
+    let mark = || own.cloned().unwrap_or_else(|| json!({"type": "ephemeral"}));
+    settings.profile.cache.then(mark)
+}
+
+fn system(request: &ChatRequest, mark: Option<&Value>, answer: &Answer) -> Vec<Value> {
     let asked = match (answer, &request.output) {
         (Answer::Words, Some(output)) => Some(in_words(&output.schema)),
         _ => None,
@@ -113,8 +123,8 @@ fn system(request: &ChatRequest, cache: bool, answer: &Answer) -> Vec<Value> {
     let texts = [Some(&*request.system).filter(|text| !text.trim().is_empty()), asked.as_deref()];
     let mut blocks: Vec<Value> =
         texts.into_iter().flatten().map(|text| json!({"type": "text", "text": text})).collect();
-    if let (true, Some(last)) = (cache, blocks.last_mut()) {
-        last["cache_control"] = json!({"type": "ephemeral"});
+    if let (Some(mark), Some(last)) = (mark, blocks.last_mut()) {
+        last["cache_control"] = mark.clone();
     }
     blocks
 }
@@ -132,10 +142,11 @@ fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
         let instruction = bytes(&json!({"type": "text", "text": instruction}));
         body.splice(end + 1..end + 1, [b",", &*instruction].concat());
     }
-    if settings.profile.cache {
+    if let Some(mark) = cache_mark(settings) {
+        let mark = [b",\"cache_control\":", &*bytes(&mark)].concat();
         // From the back, so that the first offset stays valid.
         for end in [ends[1], ends[0]].into_iter().flatten() {
-            body.splice(end..end, *br#","cache_control":{"type":"ephemeral"}"#);
+            body.splice(end..end, mark.iter().copied());
         }
     }
 }
@@ -183,7 +194,7 @@ fn content_block(part: &Content) -> Option<Value> {
         Content::Text { text } => text_block(text),
         Content::Image { media_type, data } => {
             let (kind, media_type) = match Attachment::of(media_type) {
-                Attachment::Image => ("image", &**media_type),
+                Attachment::Image(media_type) => ("image", media_type),
                 Attachment::Pdf => ("document", "application/pdf"),
                 Attachment::Other => return text_block(&instead_of(media_type)),
             };
@@ -198,19 +209,20 @@ fn text_block(text: &str) -> Option<Value> {
     (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}))
 }
 
-/// Encodes a reply. The result is empty if it has only thinking, which is not a message.
+/// Encodes a reply up to its last text or call, because the API refuses thinking at the end. The
+/// result is empty if it has only thinking.
 fn assistant_blocks(reply: &AssistantMessage, own: bool) -> Vec<u8> {
     let says = |part: &ContentPart| match part {
         ContentPart::Text { text, .. } => !text.trim().is_empty(),
         ContentPart::ToolCall(_) => true,
         _ => false,
     };
-    if !reply.parts.iter().any(says) {
+    let Some(last) = reply.parts.iter().rposition(says) else {
         return Vec::new();
-    }
+    };
     // Thinking is bound to what came before it, so it ends at the first omitted block.
     let mut whole = own;
-    joined(reply.parts.iter().filter_map(|part| {
+    joined(reply.parts[..=last].iter().filter_map(|part| {
         let block = match part {
             ContentPart::Text { text, .. } => text_block(text).map(|block| bytes(&block)),
             ContentPart::Thinking { .. } => {
@@ -229,7 +241,7 @@ fn tool_use(call: &ToolCall) -> Vec<u8> {
     let arguments = call.arguments.trim();
     let mut block = br#"{"type":"tool_use""#.to_vec();
     field(&mut block, "id", &CallIds::UpTo64.fit(&call.id));
-    field(&mut block, "name", &*call.name);
+    field(&mut block, "name", &fit_name(&call.name));
     block.extend_from_slice(b",\"input\":");
     block.extend_from_slice(if is_object(arguments) { arguments.as_bytes() } else { b"{}" });
     block.push(b'}');

@@ -1,5 +1,7 @@
 //! The amount of thinking that a request asks for, as far as its other settings allow.
 
+use std::sync::Arc;
+
 use loopwright_core::Message;
 use loopwright_core::message::{AssistantMessage, ContentPart, MessageKind};
 use loopwright_core::model::{ChatRequest, ThinkingLevel, ToolChoice};
@@ -8,6 +10,7 @@ use serde_json::{Value, json};
 use super::profile::Settings;
 use super::profile::Thinks;
 use super::wire::REDACTED;
+use crate::formats::encoding::tool_result_pairing::pair_tool_results;
 
 /// The smallest budget that the API accepts.
 const MIN_BUDGET_TOKENS: u32 = 1024;
@@ -107,11 +110,24 @@ impl Thinking {
 }
 
 /// Returns whether the request continues a turn of calls and results that does not start with
-/// thinking of this model.
+/// thinking of this model. What the user says after results is sent in the same message, so that it
+/// does not end the turn.
 fn continues_without_thinking(request: &ChatRequest, settings: &Settings) -> bool {
-    let back = request.messages.iter().rev().filter(|message| message.is_for_model());
-    let turn = back.take_while(|message| !matches!(message.body, MessageKind::User(_)));
-    let first = turn.filter(|message| message.as_assistant().is_some()).last();
+    let conversation = pair_tool_results(&request.messages);
+    let is_sent = |message: &&Arc<Message>| {
+        let says = |reply: &AssistantMessage| reply.has_text() || reply.calls().next().is_some();
+        message.is_for_model() && message.as_assistant().is_none_or(says)
+    };
+    let mut back = conversation.iter().rev().filter(is_sent).peekable();
+    let mut first = None;
+    while let Some(message) = back.next() {
+        let goes_on = back.peek().is_some_and(|before| before.as_assistant().is_none());
+        match &message.body {
+            MessageKind::User(_) if !goes_on => break,
+            MessageKind::Assistant(_) => first = Some(message),
+            _ => {}
+        }
+    }
     first.is_some_and(|message| {
         let begins = message.as_assistant().and_then(|reply| thought(reply.parts.first()?));
         begins.is_none() || !keeps_thinking(message, request, settings)

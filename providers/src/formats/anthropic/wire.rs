@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::formats::decoding::lenient::{Count, Text};
+use crate::formats::decoding::reported_cost::ReportedCost;
 
 /// Prefix of the signature of a redacted thinking block. The block's data follows.
 pub(super) const REDACTED: &str = "redacted:";
@@ -31,6 +32,8 @@ pub(super) struct Event<'a> {
     pub(super) content: Option<Vec<Block<'a>>>,
     #[serde(borrow, default)]
     pub(super) stop_reason: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) stop_details: Option<&'a RawValue>,
 }
 
 impl Event<'_> {
@@ -93,6 +96,30 @@ pub(super) struct Delta<'a> {
     pub(super) citation: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) stop_reason: Text<'a>,
+    /// The reason of a refusal.
+    #[serde(borrow, default)]
+    pub(super) stop_details: Option<&'a RawValue>,
+}
+
+/// Details of the end of a reply.
+#[derive(Deserialize, Default)]
+pub(super) struct StopDetails<'a> {
+    #[serde(borrow, default)]
+    category: Text<'a>,
+    #[serde(borrow, default)]
+    explanation: Text<'a>,
+}
+
+impl<'a> StopDetails<'a> {
+    /// Parses the details leniently.
+    pub(super) fn read(raw: &'a RawValue) -> StopDetails<'a> {
+        serde_json::from_str(raw.get()).unwrap_or_default()
+    }
+
+    /// Returns the reason in words, or else its category, or an empty string.
+    pub(super) fn reason(&self) -> &str {
+        if self.explanation.0.is_empty() { &self.category.0 } else { &self.explanation.0 }
+    }
 }
 
 /// The token counts so far, as reported. A missing field has not changed.
@@ -115,6 +142,9 @@ pub(super) struct RawUsage {
     /// counts cover only the reply itself.
     #[serde(default)]
     iterations: Option<Vec<RawUsage>>,
+    /// The cost of all requests, at gateways.
+    #[serde(flatten)]
+    cost: ReportedCost,
 }
 
 /// The breakdown of the tokens written to the cache.
@@ -147,6 +177,10 @@ impl RawUsage {
         put(&mut usage.cache_write_1h, cache_write_1h);
         let reasoning = self.output_tokens_details.map(|details| details.thinking_tokens);
         put(&mut usage.reasoning, reasoning);
+        let dollars = self.cost.dollars();
+        if dollars > 0.0 {
+            *usage = usage.reported_cost(dollars);
+        }
         usage.cache_write_1h = usage.cache_write_1h.min(usage.cache_write);
         usage.reasoning = usage.reasoning.min(usage.output);
     }
@@ -181,10 +215,11 @@ impl Counts {
     /// Returns the tokens of all requests, and at least the reply's own.
     pub(super) fn usage(&self) -> Usage {
         let Counts { reply, all, .. } = self;
-        let usage = Usage::new(all.input.max(reply.input), all.output.max(reply.output))
+        let mut usage = Usage::new(all.input.max(reply.input), all.output.max(reply.output))
             .cache(all.cache_read.max(reply.cache_read), all.cache_write.max(reply.cache_write))
             .cache_write_1h(all.cache_write_1h.max(reply.cache_write_1h))
             .reasoning(all.reasoning.max(reply.reasoning));
+        usage.reported_cost = reply.reported_cost;
         let max_total = self.max_total.max(reply.total());
         usage.outside_context(usage.total().saturating_sub(max_total))
     }
@@ -234,5 +269,12 @@ mod tests {
         let counted = Usage::new(1, 2).cache(0, 9).cache_write_1h(7);
         assert_eq!(usage(&[written]), counted);
         assert_eq!(usage(&[written, r#"{"output_tokens": 3}"#]).cache_write_1h, 7);
+    }
+
+    #[test]
+    fn the_cost_that_a_gateway_reports_is_part_of_the_usage() {
+        let end = r#"{"input_tokens": 32, "output_tokens": 16, "cost": 0.000112}"#;
+        let cost = Usage::new(32, 16).reported_cost(0.000_112);
+        assert_eq!(usage(&[r#"{"input_tokens": 32}"#, end]), cost);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use loopwright_core::excerpt;
 use loopwright_core::message::{StopReason, Usage};
 use loopwright_core::model::{BlockKind, ModelError, ModelEvent};
 
@@ -17,6 +18,11 @@ pub(crate) const MAX_PARTS: usize = 1024;
 
 /// The maximum number of kinds of output that are reported as missing.
 const MAX_OMITTED: usize = 8;
+/// The maximum number of bytes of a reply that are not passed on at once: opaque data, names, and
+/// arguments before the name.
+const MAX_HELD_BYTES: usize = 8 << 20;
+/// The maximum length of the provider's reason for refusing a reply.
+const MAX_REASON_CHARS: usize = 600;
 /// The maximum length of the name of such a kind.
 const MAX_NAME_CHARS: usize = 60;
 
@@ -56,6 +62,10 @@ pub(crate) struct EventWriter {
     shown: bool,
     /// The output that a reply cannot hold.
     omitted: Vec<Omitted>,
+    /// The number of bytes that were received and not passed on at once.
+    held: usize,
+    /// The provider's reason for the end of the reply, if it refused it or cut it off.
+    explanation: Option<String>,
     /// The last usage that was written.
     reported: Usage,
 }
@@ -64,15 +74,26 @@ pub(crate) struct EventWriter {
 #[derive(Debug)]
 struct Omitted {
     name: String,
-    /// `true` for output meant for the user, which is missed even if the reply has text.
-    is_media: bool,
+    /// `true` for output that is missed even if the reply has text: media, and requests that wait
+    /// for an answer.
+    is_missed: bool,
 }
 
 impl EventWriter {
     pub(crate) fn new(endpoint: Arc<Endpoint>) -> Self {
         let (shown, omitted) = (false, Vec::new());
         let reported = Usage::default();
-        EventWriter { endpoint, blocks: 0, ended: false, prose: None, shown, omitted, reported }
+        EventWriter {
+            endpoint,
+            blocks: 0,
+            ended: false,
+            prose: None,
+            shown,
+            omitted,
+            held: 0,
+            explanation: None,
+            reported,
+        }
     }
 
     /// Writes the usage so far, if it has changed.
@@ -94,6 +115,7 @@ impl EventWriter {
         self.reported = Usage::default();
         (self.blocks, self.prose, self.shown) = (0, None, false);
         self.omitted.clear();
+        self.explanation = None;
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
@@ -136,26 +158,42 @@ impl EventWriter {
         self.prose.take()
     }
 
-    /// Records output that a reply cannot hold. Media are always reported, other output only if
+    /// Records output that a reply cannot hold. If `is_missed`, it is always reported, else only if
     /// the reply has nothing else.
-    pub(crate) fn omit(&mut self, name: &str, is_media: bool) {
+    pub(crate) fn omit(&mut self, name: &str, is_missed: bool) {
         let is_known = self.omitted.iter().any(|omitted| omitted.name == name);
         if !is_known && self.omitted.len() < MAX_OMITTED {
             let name = name.chars().take(MAX_NAME_CHARS).collect();
-            self.omitted.push(Omitted { name, is_media });
+            self.omitted.push(Omitted { name, is_missed });
         }
     }
 
-    /// Ends the reply as complete. A text in it names omitted output, for people and for the model.
+    /// Records the provider's reason for refusing the reply or cutting it off, unless it is empty.
+    pub(crate) fn explain(&mut self, reason: &str) {
+        let reason = reason.trim();
+        if !reason.is_empty() {
+            self.explanation = Some(excerpt::chars(reason, MAX_REASON_CHARS).into_owned());
+        }
+    }
+
+    /// Ends the reply as complete. A text in it names omitted output and the reason of a refusal,
+    /// for people and for the model.
     pub(crate) fn done(&mut self, stop: StopReason, usage: Usage, out: &mut Events) {
         let omitted = std::mem::take(&mut self.omitted);
         let shown = self.shown;
-        let names = omitted.iter().filter(|omitted| omitted.is_media || !shown);
+        let names = omitted.iter().filter(|omitted| omitted.is_missed || !shown);
         let names: Vec<&str> = names.map(|omitted| &*omitted.name).collect();
-        if !self.ended && !names.is_empty() {
-            let before = if shown { "\n\n" } else { "" };
+        let mut notes = Vec::new();
+        if !names.is_empty() {
             let names = names.join(", ");
-            let delta = format!("{before}[The reply has content that cannot be shown: {names}.]");
+            notes.push(format!("[The reply has content that cannot be shown: {names}.]"));
+        }
+        if let Some(reason) = self.explanation.take() {
+            notes.push(format!("[The provider refused the reply or cut it off: {reason}]"));
+        }
+        if !self.ended && !notes.is_empty() {
+            let before = if shown { "\n\n" } else { "" };
+            let delta = format!("{before}{}", notes.join("\n\n"));
             let block = self.start(BlockKind::Text, out);
             out.push_back(ModelEvent::Delta { block, delta });
             out.push_back(ModelEvent::BlockEnd { block, signature: None });
@@ -206,6 +244,15 @@ impl EventWriter {
     /// Ends a reply of more than [`MAX_PARTS`] calls, items or blocks.
     pub(crate) fn fail_too_many(&mut self, parts: &str, out: &mut Events) {
         self.fail_unusable(&format!("sent a reply of more than {MAX_PARTS} {parts}"), out);
+    }
+
+    /// Counts bytes that a decoder keeps for later. The engine bounds only what it gets.
+    pub(crate) fn hold(&mut self, bytes: usize, out: &mut Events) {
+        self.held += bytes;
+        if self.held > MAX_HELD_BYTES {
+            let problem = format!("sent more than {MAX_HELD_BYTES} bytes of opaque data and names");
+            self.fail_unusable(&problem, out);
+        }
     }
 
     /// Ends a reply that cannot be used.

@@ -15,6 +15,8 @@ pub(crate) struct InlineThinking {
     state: State,
     /// Text whose meaning is not certain yet.
     held: String,
+    /// The tag before the thinking.
+    tag: &'static str,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -31,12 +33,17 @@ enum State {
 impl InlineThinking {
     /// Returns a splitter that takes everything as text.
     pub(crate) fn none() -> Self {
-        InlineThinking { state: State::Text, held: String::new() }
+        InlineThinking { state: State::Text, ..InlineThinking::default() }
     }
 
     /// Returns whether all that follows is text.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Text)
+    }
+
+    /// Returns the tag before the thinking, or an empty string.
+    pub(crate) fn tag(&self) -> &'static str {
+        self.tag
     }
 
     /// Reads on. Emits what is certain.
@@ -51,11 +58,13 @@ impl InlineThinking {
                     if let Some((open, close)) = tag {
                         self.held = trimmed[open.len()..].to_owned();
                         self.state = State::Thinking(close, false);
+                        self.tag = open;
                     } else if may_follow && self.held.len() <= MAX_HELD_BYTES {
                         return;
                     } else if has_only_the_end(&self.held) {
                         // The opening tag is a part of the prompt, and the reply arrives whole.
                         self.state = State::Thinking(TAGS[0].1, false);
+                        self.tag = TAGS[0].0;
                     } else {
                         self.state = State::Text;
                     }

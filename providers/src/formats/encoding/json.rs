@@ -44,6 +44,12 @@ pub(crate) fn json_text(raw: Option<&RawValue>) -> String {
     }
 }
 
+/// Escapes a text like a JSON string, without the quotes.
+pub(crate) fn escaped(text: &str) -> String {
+    let quoted = serde_json::to_string(text).unwrap_or_default();
+    quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or("").to_owned()
+}
+
 /// Returns whether `text` is one complete JSON object with valid strings. A lone surrogate is
 /// invalid.
 pub(crate) fn is_object(text: &str) -> bool {

@@ -31,6 +31,8 @@ pub struct Decoder {
     /// `true` if the reply has content besides calls.
     answered: bool,
     finish: Option<String>,
+    /// The provider's explanation of the end.
+    message: String,
     usage: RawUsage,
 }
 
@@ -78,6 +80,7 @@ impl Decoder {
             calls: 0,
             answered: false,
             finish: None,
+            message: String::new(),
             usage: RawUsage::default(),
         }
     }
@@ -118,16 +121,18 @@ impl Decoder {
             | "UNEXPECTED_TOOL_CALL"
             | "TOO_MANY_TOOL_CALLS"
             | "MALFORMED_RESPONSE" => {
-                let explanation = [&*candidate.finish_reason.0, &candidate.finish_message.0];
-                let explanation = explanation.map(|text| text.trim_end_matches('.')).join(": ");
-                let explanation = explanation.trim_end_matches(": ");
+                let explanation =
+                    explained(&candidate.finish_reason.0, &candidate.finish_message.0);
                 let why = format!(
                     "{} could not use what the model wrote ({explanation}). Try again.",
                     self.writer.endpoint()
                 );
                 self.writer.fail(ModelError::new(ModelErrorKind::Malformed, why), out);
             }
-            reason => self.finish = Some(reason.to_owned()),
+            reason => {
+                self.finish = Some(reason.to_owned());
+                self.message = candidate.finish_message.0.into_owned();
+            }
         }
     }
 
@@ -253,7 +258,8 @@ impl Decoder {
         if self.writer.ended {
             return;
         }
-        let stop = match self.finish.as_deref().unwrap_or("") {
+        let reason = self.finish.as_deref().unwrap_or("");
+        let stop = match reason {
             "MAX_TOKENS" => StopReason::Length,
             "SAFETY"
             | "RECITATION"
@@ -264,17 +270,41 @@ impl Decoder {
             | "LANGUAGE"
             | "IMAGE_SAFETY"
             | "IMAGE_PROHIBITED_CONTENT"
-            | "IMAGE_RECITATION" => StopReason::ContentFilter,
+            | "IMAGE_RECITATION" => {
+                self.writer.explain(&self.message);
+                StopReason::ContentFilter
+            }
             _ if self.call.is_some() => {
                 return self.writer.fail_unusable("ended the stream inside a call", out);
             }
             _ if self.calls > 0 => StopReason::ToolCalls,
+            "OTHER" | "ESCALATION" | "IMAGE_OTHER" | "NO_IMAGE" | "MISSING_THOUGHT_SIGNATURE"
+                if !self.answered =>
+            {
+                return self.refused(out);
+            }
+            "OTHER" | "ESCALATION" | "IMAGE_OTHER" | "MISSING_THOUGHT_SIGNATURE" => {
+                self.writer.explain(&explained(reason, &self.message));
+                StopReason::ContentFilter
+            }
             _ if !self.answered => return self.writer.fail_empty(out),
             _ => StopReason::Stop,
         };
         self.end_prose("", out);
         self.end_call(out);
         self.writer.done(stop, Usage::from(self.usage), out);
+    }
+
+    /// Ends a reply without content, which the provider refused to write. Another attempt would end
+    /// in the same way.
+    fn refused(&mut self, out: &mut Events) {
+        let reason = self.finish.as_deref().unwrap_or("");
+        let why = format!(
+            "{} ended the reply before it began ({}). Change the request, or use another model.",
+            self.writer.endpoint(),
+            explained(reason, &self.message)
+        );
+        self.writer.fail(ModelError::new(ModelErrorKind::InvalidRequest, why), out);
     }
 
     /// Ends the reply, because the prompt was blocked.
@@ -286,6 +316,12 @@ impl Decoder {
         let failure = Failure { message, codes: "content_filter".into(), ..Failure::default() };
         self.writer.fail_with(failure, out);
     }
+}
+
+/// Returns the reason for the end of a reply, with the provider's explanation if there is one.
+fn explained(reason: &str, message: &str) -> String {
+    let both = [reason, message].map(|text| text.trim_end_matches('.')).join(": ");
+    both.trim_end_matches(": ").to_owned()
 }
 
 fn end(block: u32, signature: &str, out: &mut Events) {

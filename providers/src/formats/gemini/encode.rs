@@ -16,7 +16,9 @@ use super::profile::Settings;
 use super::profile::Thinks;
 use super::wire::SYNTHETIC_ID;
 use crate::formats::encoding::answer_tool::{tool, with};
+use crate::formats::encoding::attachment::{instead_of, usual};
 use crate::formats::encoding::call_id::CallIds;
+use crate::formats::encoding::call_name::fit_name;
 use crate::formats::encoding::fields::Fields;
 use crate::formats::encoding::json::{bytes, decimal, field, is_object, put};
 use crate::formats::encoding::schema::in_words;
@@ -160,9 +162,9 @@ impl Variant {
             MessageKind::Assistant(reply) => {
                 let own = reply.model == settings.id
                     && reply.parts.iter().any(|part| signature(part).is_some());
-                let signed = own && reply.calls().any(|call| call.signature.is_some());
-                let placeholder =
-                    settings.profile.signed_calls && !signed && reply.calls().next().is_some();
+                let unsigned =
+                    reply.calls().next().is_some_and(|call| !own || call.signature.is_none());
+                let placeholder = settings.profile.signed_calls && unsigned;
                 if own || placeholder {
                     Variant::Reply { own, placeholder }
                 } else {
@@ -258,21 +260,41 @@ fn signed(mut part: Vec<u8>, signature: Option<&str>) -> Vec<u8> {
     part
 }
 
-/// Encodes a text or an image. Returns `None` for blank text.
+/// Returns the usual spelling of a media type if the API documents that it takes such files.
+fn accepted(media_type: &str) -> Option<String> {
+    let usual = usual(media_type);
+    let (kind, name) = usual.split_once('/')?;
+    let is_accepted = match kind {
+        "image" => matches!(name, "png" | "jpeg" | "webp" | "heic" | "heif"),
+        "application" => name == "pdf",
+        "audio" | "video" | "text" => !name.is_empty(),
+        _ => false,
+    };
+    is_accepted.then_some(usual)
+}
+
+/// Encodes a text or a file. Returns `None` for blank text.
 fn content_part(part: &Content) -> Option<Value> {
     match part {
         Content::Text { text } => (!text.trim().is_empty()).then(|| json!({"text": text})),
-        Content::Image { media_type, data } => {
-            Some(json!({"inlineData": {"mimeType": media_type, "data": data}}))
-        }
+        Content::Image { media_type, data } => Some(match accepted(media_type) {
+            Some(usual) => json!({"inlineData": {"mimeType": usual, "data": data}}),
+            None => json!({"text": instead_of(media_type)}),
+        }),
         _ => None,
     }
 }
 
-/// Starts a call or a result with the name, and the id unless it is synthetic.
+/// Starts a call or a result with the name, which begins with a letter or `_`, and the id unless it
+/// is synthetic.
 fn named(kind: &str, name: &str, id: &str) -> Vec<u8> {
     let mut part = format!("{{\"{kind}\":{{\"name\":").into_bytes();
-    put(&mut part, name);
+    match fit_name(name) {
+        name if name.starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
+            put(&mut part, &fit_name(&format!("_{name}")));
+        }
+        name => put(&mut part, &name),
+    }
     if !id.starts_with(SYNTHETIC_ID) {
         field(&mut part, "id", &CallIds::UpTo64.fit(id));
     }
@@ -291,9 +313,17 @@ fn function_call(call: &ToolCall) -> Vec<u8> {
 
 /// Encodes a result, with its images inside or after it.
 fn function_response(result: &ToolResult, inside: bool) -> Vec<u8> {
-    let text = result.text();
-    let images = result.content.iter().filter(|part| matches!(part, Content::Image { .. }));
-    let images: Vec<Value> = images.filter_map(content_part).collect();
+    let mut text = result.text();
+    let mut images = Vec::new();
+    for part in &result.content {
+        match part {
+            Content::Image { media_type, .. } if accepted(media_type).is_none() => {
+                text += &instead_of(media_type);
+            }
+            Content::Image { .. } => images.extend(content_part(part)),
+            _ => {}
+        }
+    }
     let reply = match text.trim() {
         "" if images.is_empty() => "(no output)",
         "" if inside => "(an image)",

@@ -9,13 +9,14 @@ use loopwright_core::message::{StopReason, Usage};
 use loopwright_core::model::{BlockKind, ModelEvent};
 
 use super::details::Details;
+use super::thinking;
 use super::wire::{CallDelta, Chunk, Content, Delta, text};
 use crate::formats::codec::{Decode, Progress};
 use crate::formats::decoding::event_template::EventTemplate;
 use crate::formats::decoding::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
 use crate::formats::decoding::inline_thinking::InlineThinking;
 use crate::formats::decoding::lenient::Text;
-use crate::formats::encoding::json::is_object;
+use crate::formats::encoding::json::{escaped, is_object};
 use crate::http::endpoint::Endpoint;
 use crate::http::failure::Failure;
 
@@ -29,6 +30,10 @@ pub struct Decoder {
     frame: EventTemplate,
     /// Signed or encrypted reasoning that is not yet part of a block.
     details: Details,
+    /// Opaque data that is not yet part of a block.
+    opaque: String,
+    /// The field of the open block of thinking.
+    field: &'static str,
     calls: Vec<OpenCall>,
     finish: Option<String>,
     usage: Usage,
@@ -36,10 +41,12 @@ pub struct Decoder {
 }
 
 /// An unfinished tool call.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct OpenCall {
     index: Option<i64>,
     id: String,
+    /// The name so far, which ends where the arguments begin.
+    name: String,
     /// The block, once the name is known.
     block: Option<u32>,
     /// Arguments that arrived before the name.
@@ -49,6 +56,9 @@ struct OpenCall {
     /// `true` if the first fragment had complete arguments. The next named fragment without an id
     /// is then another call.
     whole: bool,
+    /// `true` if the input is free text, which is converted to a JSON string.
+    is_text: bool,
+    signature: Option<Arc<str>>,
 }
 
 impl Decode for Decoder {
@@ -95,6 +105,8 @@ impl Decoder {
             writer: EventWriter::new(endpoint),
             frame: EventTemplate::default(),
             details: Details::default(),
+            opaque: String::new(),
+            field: "",
             calls: Vec::new(),
             finish: None,
             usage: Usage::default(),
@@ -148,11 +160,22 @@ impl Decoder {
             delta.media().for_each(|name| self.writer.omit(name, true));
         }
         let content = text(delta.reasoning_content);
-        let thinking = if content.is_empty() { text(delta.reasoning) } else { content };
-        if let Some(raw) = delta.reasoning_details {
-            self.details.add(raw.0.get());
+        let reasoning = text(delta.reasoning);
+        let (field, thinking) = if !content.is_empty() {
+            ("reasoning_content", content)
+        } else if !reasoning.is_empty() {
+            ("reasoning", reasoning)
+        } else {
+            ("reasoning_text", text(delta.reasoning_text))
+        };
+        let opaque = text(delta.reasoning_opaque);
+        let details = delta.reasoning_details.as_ref().map_or("", |raw| raw.0.get());
+        self.writer.hold(opaque.len() + details.len(), out);
+        self.opaque.push_str(&opaque);
+        if !details.is_empty() {
+            self.details.add(details);
         }
-        self.prose(BlockKind::Thinking, thinking, out);
+        self.thinking(field, thinking, out);
         match delta.content {
             Content::Text(text) => self.text(text, out),
             Content::Parts(parts) => {
@@ -160,7 +183,7 @@ impl Decoder {
                     if part.is_media() {
                         self.writer.omit(&part.kind.0, true);
                     }
-                    self.prose(BlockKind::Thinking, part.thinking.into_text().into(), out);
+                    self.thinking("content", part.thinking.into_text().into(), out);
                     self.text(part.text.0, out);
                 }
             }
@@ -173,6 +196,8 @@ impl Decoder {
             index: None,
             id: Text::default(),
             function: Some(*function),
+            custom: None,
+            extra_content: None,
         });
         for call in delta.tool_calls.into_iter().flat_map(Vec::from).chain(only) {
             if !self.writer.ended {
@@ -193,15 +218,35 @@ impl Decoder {
     /// Appends text that may be thinking.
     #[cold]
     fn first_text(&mut self, delta: &str, out: &mut Events) {
-        let mut inline = take(&mut self.inline);
-        inline.read(delta, |kind, text| self.add_prose(kind, text, out));
-        self.inline = inline;
+        let mut pieces = Vec::new();
+        self.inline.read(delta, |kind, text| pieces.push((kind, text)));
+        for (kind, text) in pieces {
+            self.add_prose(kind, text, out);
+            self.name_field(self.inline.tag());
+        }
     }
 
     /// Appends the text that was held, because it may have been thinking.
     fn end_text(&mut self, out: &mut Events) {
         if let Some((kind, text)) = self.inline.end() {
             self.add_prose(kind, text, out);
+            self.name_field(self.inline.tag());
+        }
+    }
+
+    /// Appends thinking that came in this field.
+    #[inline]
+    fn thinking(&mut self, field: &'static str, delta: Cow<'_, str>, out: &mut Events) {
+        if !delta.is_empty() {
+            self.add_prose(BlockKind::Thinking, delta.into_owned(), out);
+            self.name_field(field);
+        }
+    }
+
+    /// Records the field of the open block of thinking.
+    fn name_field(&mut self, field: &'static str) {
+        if self.field.is_empty() && self.writer.prose(&BlockKind::Thinking).is_some() {
+            self.field = field;
         }
     }
 
@@ -219,6 +264,7 @@ impl Decoder {
             Some(block) => block,
             None => {
                 self.end_prose(out);
+                self.start_named(out);
                 if kind == BlockKind::Text && delta.trim_start().starts_with("<tool_call>") {
                     let endpoint = &self.writer.endpoint();
                     tracing::warn!(
@@ -234,18 +280,39 @@ impl Decoder {
 
     fn end_prose(&mut self, out: &mut Events) {
         if let Some((block, kind)) = self.writer.take_prose() {
-            let signature = if kind == BlockKind::Thinking { self.details.take() } else { None };
+            let signature = (kind == BlockKind::Thinking).then(|| self.signature()).flatten();
             out.push_back(ModelEvent::BlockEnd { block, signature });
         }
+    }
+
+    /// Takes the signature of the thinking so far.
+    fn signature(&mut self) -> Option<Arc<str>> {
+        let (opaque, field) = (take(&mut self.opaque), take(&mut self.field));
+        self.details
+            .take()
+            .or_else(|| (!opaque.is_empty()).then(|| thinking::mark_opaque(&opaque)))
+            .or_else(|| (!field.is_empty()).then(|| thinking::mark(field)))
     }
 
     /// Appends a fragment to a call, or starts a new one.
     fn call(&mut self, delta: CallDelta<'_>, out: &mut Events) {
         self.end_text(out);
         self.end_prose(out);
-        let function = delta.function.unwrap_or_default();
-        let (id, name, arguments) = (&*delta.id.0, &*function.name.0, function.arguments());
+        let signature = delta.extra_content.and_then(|raw| thinking::mark_extra(raw.get()));
+        let is_text = delta.custom.is_some();
+        let (name, arguments) = match delta.custom {
+            Some(custom) => (custom.name.0, escaped(&custom.input.0)),
+            None => {
+                let function = delta.function.unwrap_or_default();
+                let arguments = function.arguments();
+                (function.name.0, arguments)
+            }
+        };
+        let (id, name) = (&*delta.id.0, &*name);
         let known = self.known_call(delta.index, id, !name.is_empty());
+        if known.is_none() || !arguments.is_empty() && known.is_some_and(|at| self.has_begun(at)) {
+            self.start_named(out);
+        }
         if known.is_none() && self.calls.len() == MAX_PARTS {
             return self.writer.fail_too_many("calls", out);
         }
@@ -253,25 +320,27 @@ impl Decoder {
             self.calls.push(OpenCall {
                 index: delta.index,
                 id: id.to_owned(),
-                block: None,
-                held: String::new(),
-                written: false,
                 whole: is_object(&arguments),
+                is_text,
+                ..OpenCall::default()
             });
             self.calls.len() - 1
         });
-        if self.calls[at].block.is_none() {
-            let call = &mut self.calls[at];
-            if call.id.is_empty() {
-                id.clone_into(&mut call.id);
-            }
-            call.held.push_str(&arguments);
-            if !name.is_empty() {
-                self.start_call(at, name, out);
-            }
-        } else {
-            self.calls[at].write(arguments, out);
+        let call = &mut self.calls[at];
+        call.signature = signature.or(call.signature.take());
+        if call.block.is_some() {
+            return call.write(arguments, out);
         }
+        if call.id.is_empty() {
+            id.clone_into(&mut call.id);
+        }
+        call.add_name(name);
+        call.held.push_str(&arguments);
+        let bytes = name.len() + arguments.len();
+        if !call.held.is_empty() && !call.name.is_empty() {
+            self.start_named(out);
+        }
+        self.writer.hold(bytes, out);
     }
 
     /// Returns the call that a fragment belongs to, or `None` if it starts a new one.
@@ -290,11 +359,23 @@ impl Decoder {
         (!(named && another)).then_some(at)
     }
 
-    fn start_call(&mut self, at: usize, name: &str, out: &mut Events) {
-        let kind = BlockKind::ToolCall { id: self.calls[at].id.clone(), name: name.to_owned() };
-        let block = self.writer.start(kind, out);
+    fn has_begun(&self, at: usize) -> bool {
+        self.calls.get(at).is_some_and(|call| call.block.is_some())
+    }
+
+    /// Starts the calls whose names are known, in their order.
+    fn start_named(&mut self, out: &mut Events) {
+        for at in 0..self.calls.len() {
+            if self.calls[at].block.is_none() && !self.calls[at].name.is_empty() {
+                self.start_call(at, out);
+            }
+        }
+    }
+
+    fn start_call(&mut self, at: usize, out: &mut Events) {
         let call = &mut self.calls[at];
-        call.block = Some(block);
+        let kind = BlockKind::ToolCall { id: call.id.clone(), name: call.name.clone() };
+        call.block = Some(self.writer.start(kind, out));
         let held = take(&mut call.held);
         call.write(held, out);
     }
@@ -325,11 +406,11 @@ impl Decoder {
         self.end_prose(out);
         for at in 0..self.calls.len() {
             if self.calls[at].block.is_none() {
-                self.start_call(at, "", out);
+                self.start_call(at, out);
             }
             self.calls[at].end(out);
         }
-        if let Some(signature) = self.details.take() {
+        if let Some(signature) = self.signature() {
             // Encrypted reasoning without text, or after the text: a thinking block with only a
             // signature.
             let block = self.writer.start(BlockKind::Thinking, out);
@@ -340,19 +421,35 @@ impl Decoder {
 }
 
 impl OpenCall {
+    /// Adds a fragment of the name. Some servers repeat the name instead, or all of it so far.
+    fn add_name(&mut self, name: &str) {
+        if name.starts_with(&self.name) {
+            name.clone_into(&mut self.name);
+        } else {
+            self.name.push_str(name);
+        }
+    }
+
     fn write(&mut self, delta: String, out: &mut Events) {
         if let Some(block) = self.block.filter(|_| !delta.is_empty()) {
+            let quote = if self.is_text && !self.written { "\"" } else { "" };
             self.written = true;
-            out.push_back(ModelEvent::Delta { block, delta });
+            out.push_back(ModelEvent::Delta { block, delta: format!("{quote}{delta}") });
         }
     }
 
     fn end(&mut self, out: &mut Events) {
-        if !self.written {
-            self.write("{}".into(), out);
-        }
+        let rest = match (self.is_text, self.written) {
+            (true, false) => "\"\"",
+            (true, true) => "\"",
+            (false, false) => "{}",
+            (false, true) => "",
+        };
         if let Some(block) = self.block {
-            out.push_back(ModelEvent::BlockEnd { block, signature: None });
+            if !rest.is_empty() {
+                out.push_back(ModelEvent::Delta { block, delta: rest.to_owned() });
+            }
+            out.push_back(ModelEvent::BlockEnd { block, signature: self.signature.take() });
         }
     }
 }

@@ -4,18 +4,17 @@
 
 use loopwright_core::Message;
 use loopwright_core::json_schema::parameters;
-use loopwright_core::message::{
-    AssistantMessage, Content, ContentPart, MessageKind, ToolResult, UserMessage,
-};
+use loopwright_core::message::{AssistantMessage, Content, MessageKind, ToolResult, UserMessage};
 use loopwright_core::model::{ChatRequest, ThinkingLevel, ToolChoice};
 use loopwright_core::tool::ToolList;
 use serde_json::{Value, json};
 
-use super::details;
 use super::profile::Settings;
 use super::profile::{Answers, Asks, Profile, Replay, Temperature};
+use super::thinking::{SentBack, extra_content, unsigned};
 use crate::formats::encoding::attachment::{Attachment, PDF_NAME, instead_of};
 use crate::formats::encoding::call_id::CallIds;
+use crate::formats::encoding::call_name::fit_name;
 use crate::formats::encoding::fields::Fields;
 use crate::formats::encoding::json::{bytes, field, is_object, put};
 use crate::formats::encoding::schema::in_words;
@@ -46,7 +45,11 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         match settings.profile.answers {
             _ if answers_in_words(request, settings) => {}
             Answers::Schema => {
-                let schema = json!({"name": output.name, "schema": of_object(&output.schema)});
+                let mut schema = json!({"name": output.name, "schema": of_object(&output.schema)});
+                let strict = settings.profile.strict.then(|| strict_parameters(&schema["schema"]));
+                if let Some(strict) = strict.flatten() {
+                    (schema["strict"], schema["schema"]) = (true.into(), strict);
+                }
                 fields
                     .add("response_format", &json!({"type": "json_schema", "json_schema": schema}));
             }
@@ -86,7 +89,7 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
 }
 
 fn tools_and_choice(fields: &mut Fields<'_>, request: &ChatRequest, settings: &Settings) {
-    let strict = settings.profile.strict_tools;
+    let strict = settings.profile.strict;
     let codec = if strict { STRICT } else { CODEC };
     let ours = (!request.tools.is_empty())
         .then(|| request.tools.encode_once(codec, || tools(&request.tools, strict)));
@@ -196,38 +199,55 @@ fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
 struct Variant {
     call_ids: CallIds,
     replay: Replay,
+    /// `true` if an unsigned call gets a placeholder.
+    signed_calls: bool,
 }
 
 impl Variant {
     /// Returns the settings that affect `message`.
     fn of(message: &Message, settings: &Settings) -> Variant {
-        let Profile { call_ids, replay, .. } = settings.profile;
-        if let (CallIds::Any, Replay::Never) = (call_ids, replay) {
-            return Variant { call_ids, replay }; // true of most servers: no message is inspected
+        let Profile { call_ids, replay, signed_calls, .. } = settings.profile;
+        let signed_calls = signed_calls && call_ids == CallIds::Any;
+        let plain = Variant { call_ids: CallIds::Any, replay: Replay::Never, signed_calls: false };
+        if let (CallIds::Any, Replay::Never, false) = (call_ids, replay, signed_calls) {
+            return plain; // no message needs to be inspected
         }
         match &message.body {
             MessageKind::Assistant(assistant) if assistant.calls().next().is_some() => {
                 let own = assistant.model == settings.id;
-                Variant { call_ids, replay: if own { replay } else { Replay::Never } }
+                let replay = if own { replay } else { Replay::Never };
+                Variant { call_ids, replay, signed_calls }
             }
-            MessageKind::ToolResult(_) => Variant { call_ids, replay: Replay::Never },
-            _ => Variant { call_ids: CallIds::Any, replay: Replay::Never },
+            MessageKind::ToolResult(_) => Variant { call_ids, ..plain },
+            _ => plain,
         }
     }
 
     /// Returns a separate cache name for each combination.
     fn codec(self) -> &'static str {
         use {CallIds::*, Replay::*};
+        if self.signed_calls {
+            return match self.replay {
+                Never => "openai-chat signed",
+                AsReceived => "openai-chat signed as received",
+                ReasoningContent => "openai-chat signed reasoning_content",
+                Reasoning => "openai-chat signed reasoning",
+            };
+        }
         match (self.call_ids, self.replay) {
             (Any, Never) => CODEC,
+            (Any, AsReceived) => "openai-chat as received",
             (Any, ReasoningContent) => "openai-chat reasoning_content",
             (Any, Reasoning) => "openai-chat reasoning",
+            (UpTo40, AsReceived) => "openai-chat 40 as received",
             (UpTo40, Never) => "openai-chat 40",
             (UpTo40, ReasoningContent) => "openai-chat 40 reasoning_content",
             (UpTo40, Reasoning) => "openai-chat 40 reasoning",
+            (UpTo64, AsReceived) => "openai-chat 64 as received",
             (UpTo64, Never) => "openai-chat 64",
             (UpTo64, ReasoningContent) => "openai-chat 64 reasoning_content",
             (UpTo64, Reasoning) => "openai-chat 64 reasoning",
+            (Nine, AsReceived) => "openai-chat 9 as received",
             (Nine, Never) => "openai-chat 9",
             (Nine, ReasoningContent) => "openai-chat 9 reasoning_content",
             (Nine, Reasoning) => "openai-chat 9 reasoning",
@@ -268,7 +288,7 @@ fn content_part(part: &Content) -> Option<Value> {
     match part {
         Content::Text { text } => Some(json!({"type": "text", "text": text})),
         Content::Image { media_type, data } => Some(match Attachment::of(media_type) {
-            Attachment::Image => {
+            Attachment::Image(media_type) => {
                 let url = format!("data:{media_type};base64,{data}");
                 json!({"type": "image_url", "image_url": {"url": url}})
             }
@@ -284,8 +304,12 @@ fn content_part(part: &Content) -> Option<Value> {
 
 fn assistant_message(assistant: &AssistantMessage, variant: Variant) -> Vec<u8> {
     let text = assistant.text();
+    let thinking = SentBack::of(assistant, variant.replay, &text);
     let mut message = b"{\"role\":\"assistant\",\"content\":".to_vec();
-    put(&mut message, &Some(&text).filter(|text| !text.is_empty()));
+    match &thinking.content {
+        Some(content) => put(&mut message, content),
+        None => put(&mut message, &Some(&text).filter(|text| !text.is_empty())),
+    }
     let mut calls = 0;
     for call in assistant.calls() {
         message.extend_from_slice(if calls == 0 {
@@ -295,14 +319,20 @@ fn assistant_message(assistant: &AssistantMessage, variant: Variant) -> Vec<u8> 
         });
         put(&mut message, &variant.call_ids.fit(&call.id));
         message.extend_from_slice(b",\"type\":\"function\",\"function\":{\"name\":");
-        put(&mut message, &*call.name);
+        put(&mut message, &fit_name(&call.name));
         // Strict servers parse the arguments. If they are not an object, an error result follows.
         field(
             &mut message,
             "arguments",
             if is_object(&call.arguments) { &*call.arguments } else { "{}" },
         );
-        message.extend_from_slice(b"}}");
+        message.push(b'}');
+        let signature = call.signature.as_deref().filter(|_| variant.replay != Replay::Never);
+        let placeholder = || (variant.signed_calls && calls == 0).then(unsigned);
+        if let Some(extra) = signature.and_then(extra_content).or_else(placeholder) {
+            field(&mut message, "extra_content", &extra);
+        }
+        message.push(b'}');
         calls += 1;
     }
     if calls > 0 {
@@ -310,36 +340,11 @@ fn assistant_message(assistant: &AssistantMessage, variant: Variant) -> Vec<u8> 
     } else if text.is_empty() {
         return Vec::new();
     }
-    replay(assistant, variant.replay, &mut message);
+    for (name, value) in &thinking.fields {
+        field(&mut message, name, value);
+    }
     message.push(b'}');
     message
-}
-
-/// Adds the thinking in the field that the server expects.
-fn replay(assistant: &AssistantMessage, replay: Replay, message: &mut Vec<u8>) {
-    let thoughts = || {
-        assistant.parts.iter().filter_map(|part| {
-            if let ContentPart::Thinking { text, signature } = part {
-                Some((text, signature))
-            } else {
-                None
-            }
-        })
-    };
-    let text = || thoughts().map(|(text, _)| text.as_str()).collect::<String>();
-    match replay {
-        Replay::Never => {}
-        Replay::ReasoningContent => field(message, "reasoning_content", &text()),
-        Replay::Reasoning => {
-            let signed = thoughts().filter_map(|(_, signature)| signature.as_deref());
-            let details: Vec<Value> = signed.flat_map(details::of_signature).collect();
-            if !details.is_empty() {
-                field(message, "reasoning_details", &details);
-            } else if thoughts().next().is_some() {
-                field(message, "reasoning", &text());
-            }
-        }
-    }
 }
 
 fn tool_message(result: &ToolResult, call_ids: CallIds) -> Vec<u8> {

@@ -28,6 +28,9 @@ pub struct Profile {
     pub call_ids: CallIds,
     /// Field for the thinking before a call, which is sent back.
     pub replay: Replay,
+    /// `true` if the first call of each reply must be signed. Calls of other models then get a
+    /// placeholder.
+    pub signed_calls: bool,
     /// `true` if a user message directly after results is refused. A short assistant message is
     /// then inserted.
     pub words_after_results: bool,
@@ -47,16 +50,19 @@ pub struct Profile {
     pub answers: Answers,
     /// `true` if this form is accepted together with tools. Otherwise the schema is sent as text.
     pub answers_beside_tools: bool,
-    /// `true` if `strict` tools are accepted, by OpenAI's rules.
-    pub strict_tools: bool,
+    /// `true` if `strict` tools and answers are accepted, by OpenAI's rules.
+    pub strict: bool,
 }
 
 /// The field for the thinking before a call, which is sent back to the model that produced it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Replay {
-    /// No field: thinking is not sent back.
+    /// The field or the part of the content in which the server sent the thinking. A server that
+    /// sends thinking in a field also reads it there, since its models lose their thread without.
     #[default]
+    AsReceived,
+    /// Nothing: neither thinking nor the signatures of calls.
     Never,
     /// `reasoning_content`, without which some models lose their thread or refuse.
     ReasoningContent,
@@ -111,7 +117,8 @@ const COMPATIBLE: Profile = Profile {
     max_tokens: "max_tokens",
     cache_key: None,
     call_ids: CallIds::Any,
-    replay: Replay::Never,
+    replay: Replay::AsReceived,
+    signed_calls: false,
     words_after_results: false,
     asks: Asks::Effort,
     efforts: ReasoningEfforts::LOW_TO_HIGH,
@@ -121,13 +128,14 @@ const COMPATIBLE: Profile = Profile {
     cache_control: false,
     answers: Answers::Schema,
     answers_beside_tools: true,
-    strict_tools: false,
+    strict: false,
 };
 const OPENAI: Profile = Profile {
     max_tokens: "max_completion_tokens",
     cache_key: Some("prompt_cache_key"),
+    replay: Replay::Never,
     call_ids: CallIds::UpTo40,
-    strict_tools: true,
+    strict: true,
     ..COMPATIBLE
 };
 const AZURE: Profile = Profile { key_header: KeyHeader::Named("api-key"), ..OPENAI };
@@ -169,6 +177,8 @@ const OPENROUTER: Profile = Profile {
 const OPENROUTER_CLAUDE: Profile = Profile { cache_control: true, ..OPENROUTER };
 /// Models that choose the amount of thinking and refuse a setting.
 const NO_THINKING_SETTING: Profile = Profile { asks: Asks::Never, ..COMPATIBLE };
+/// Gemini from version 3 on, at Google.
+const GEMINI_3: Profile = Profile { signed_calls: true, ..COMPATIBLE };
 const GROK_3_MINI: Profile = Profile {
     efforts: ReasoningEfforts::new(["low", "low", "high", "high", "high"]),
     ..COMPATIBLE
@@ -186,6 +196,7 @@ const DEEPSEEK: &[&str] = &["deepseek", "api.deepseek.com"];
 const MOONSHOT: &[&str] = &["moonshot", "api.moonshot.ai", "api.moonshot.cn"];
 const GROQ_AT: &[&str] = &["groq", "api.groq.com"];
 const OPENROUTER_AT: &[&str] = &["openrouter", "openrouter.ai"];
+const GOOGLE: &[&str] = &["generativelanguage.googleapis.com", "aiplatform.googleapis.com"];
 const XAI: &[&str] = &["xai", "api.x.ai"];
 const TOGETHER: &[&str] = &["together", "api.together.xyz", "api.together.ai"];
 const OLLAMA: &[&str] = &["ollama", "ollama.com"];
@@ -210,6 +221,8 @@ const PROFILES: &[(&[&str], &str, Profile)] = &[
     (GROQ_AT, "", GROQ),
     (OPENROUTER_AT, "anthropic/", OPENROUTER_CLAUDE),
     (OPENROUTER_AT, "", OPENROUTER),
+    (GOOGLE, "gemini-3", GEMINI_3),
+    (GOOGLE, "google/gemini-3", GEMINI_3),
     (XAI, "grok-3-mini", GROK_3_MINI),
     (XAI, "grok-4.3", OFF_BY_NONE),
     (XAI, "grok-4.5", COMPATIBLE),

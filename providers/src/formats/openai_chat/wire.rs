@@ -12,6 +12,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::formats::decoding::lenient::{Count, Text, deserialize_leniently, lenient};
+use crate::formats::decoding::reported_cost::ReportedCost;
 use crate::formats::encoding::json::json_text;
 
 /// A string that most chunks lack. It is boxed to keep the chunk small.
@@ -81,6 +82,12 @@ pub(super) struct Delta<'a> {
     pub(super) reasoning_content: Rare<'a>,
     #[serde(borrow, default)]
     pub(super) reasoning: Rare<'a>,
+    /// The thinking, at GitHub Copilot.
+    #[serde(borrow, default)]
+    pub(super) reasoning_text: Rare<'a>,
+    /// Data of GitHub Copilot that belongs to the thinking.
+    #[serde(borrow, default)]
+    pub(super) reasoning_opaque: Rare<'a>,
     #[serde(borrow, default)]
     pub(super) reasoning_details: Option<Box<RawDetails<'a>>>,
     #[serde(borrow, default)]
@@ -120,6 +127,21 @@ pub(super) struct CallDelta<'a> {
     pub(super) id: Text<'a>,
     #[serde(borrow, default)]
     pub(super) function: Option<Function<'a>>,
+    /// The call of a tool whose input is free text, in place of `function`.
+    #[serde(borrow, default)]
+    pub(super) custom: Option<Box<Custom<'a>>>,
+    /// Gemini's signature of the call, in an object.
+    #[serde(borrow, default)]
+    pub(super) extra_content: Option<&'a RawValue>,
+}
+
+/// The custom tool of a call.
+#[derive(Deserialize, Default)]
+pub(super) struct Custom<'a> {
+    #[serde(borrow, default)]
+    pub(super) name: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) input: Text<'a>,
 }
 
 /// The function of a tool call.
@@ -140,7 +162,7 @@ impl Function<'_> {
 }
 
 /// The token counts, as reported.
-#[derive(Deserialize, Default, Clone, Copy)]
+#[derive(Deserialize, Default)]
 pub(super) struct RawUsage {
     #[serde(default)]
     pub(super) prompt_tokens: Count,
@@ -150,16 +172,22 @@ pub(super) struct RawUsage {
     pub(super) total_tokens: Count,
     #[serde(default)]
     pub(super) prompt_cache_hit_tokens: Count,
+    /// The cached tokens, at Moonshot.
+    #[serde(default)]
+    pub(super) cached_tokens: Count,
     #[serde(default)]
     pub(super) prompt_tokens_details: Option<PromptDetails>,
     #[serde(default)]
     pub(super) completion_tokens_details: Option<CompletionDetails>,
+    #[serde(flatten)]
+    pub(super) cost: ReportedCost,
 }
 
 impl From<RawUsage> for Usage {
     fn from(raw: RawUsage) -> Usage {
         let prompt = raw.prompt_tokens_details.unwrap_or_default();
-        let cache_read = prompt.cached_tokens.0.max(raw.prompt_cache_hit_tokens.0);
+        let beside = raw.prompt_cache_hit_tokens.0.max(raw.cached_tokens.0);
+        let cache_read = prompt.cached_tokens.0.max(beside);
         let cache_write = prompt.cache_write_tokens.0;
         let reasoning = raw.completion_tokens_details.unwrap_or_default().reasoning_tokens.0;
         // Some servers count reasoning separately from the completion, as the total shows.
@@ -169,6 +197,7 @@ impl From<RawUsage> for Usage {
         Usage::new(raw.prompt_tokens.0.saturating_sub(cache_read + cache_write), output)
             .cache(cache_read, cache_write)
             .reasoning(reasoning.min(output))
+            .reported_cost(raw.cost.dollars())
     }
 }
 

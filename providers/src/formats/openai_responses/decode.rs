@@ -11,7 +11,7 @@ use super::wire::PHASE;
 use super::wire::{Event, Item, Response, read_or_default};
 use crate::formats::codec::{Decode, Progress};
 use crate::formats::decoding::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
-use crate::formats::encoding::json::json_text;
+use crate::formats::encoding::json::{escaped, json_text};
 use crate::http::endpoint::Endpoint;
 use crate::http::failure::Failure;
 
@@ -44,6 +44,16 @@ enum ItemKind {
     /// One of the provider's own tools.
     Other,
 }
+
+/// Items that are reported even beside a text: an image, and items that wait for an answer.
+const MISSED: &[&str] = &[
+    "apply_patch_call",
+    "computer_call",
+    "image_generation_call",
+    "local_shell_call",
+    "mcp_approval_request",
+    "shell_call",
+];
 
 /// An item of the reply.
 #[derive(Debug)]
@@ -169,7 +179,7 @@ impl Decoder {
             // A text starts with its first delta, because some messages have no text.
             ItemKind::Text => return at,
             ItemKind::Other => {
-                self.writer.omit(&item.kind.0, item.kind.0 == "image_generation_call");
+                self.writer.omit(&item.kind.0, MISSED.contains(&&*item.kind.0));
                 return at;
             }
         };
@@ -329,7 +339,7 @@ impl Decoder {
 
     /// Ends the response with this status.
     fn end(&mut self, response: &Response<'_>, status: &str, event: &Event<'_>, out: &mut Events) {
-        if let Some(usage) = response.usage {
+        if let Some(usage) = &response.usage {
             self.usage = usage.into();
         }
         let reason = response.incomplete_details.as_ref().map_or("", |details| &*details.reason.0);
@@ -378,12 +388,6 @@ impl ItemKind {
             _ => ItemKind::Other,
         }
     }
-}
-
-/// Escapes a text like a JSON string, without the quotes.
-fn escaped(text: &str) -> String {
-    let quoted = serde_json::to_string(text).unwrap_or_default();
-    quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or("").to_owned()
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use super::wire::Item;
 use super::wire::PHASE;
 use crate::formats::encoding::attachment::{Attachment, PDF_NAME, instead_of};
 use crate::formats::encoding::call_id::CallIds;
+use crate::formats::encoding::call_name::fit_name;
 use crate::formats::encoding::fields::Fields;
 use crate::formats::encoding::json::{bytes, is_object, put};
 use crate::formats::encoding::strict::strict_parameters;
@@ -58,7 +59,9 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     }
     if let Some(output) = &request.output {
         let schema = of_object(&output.schema);
-        let format = json!({"type": "json_schema", "name": output.name, "schema": schema});
+        let strict = strict_parameters(&schema);
+        let format = json!({"type": "json_schema", "name": output.name,
+            "strict": strict.is_some(), "schema": strict.unwrap_or(schema)});
         fields.add("text", &json!({"format": format}));
     }
     if let Some(max) = request.max_tokens {
@@ -124,9 +127,9 @@ fn content(content: &[Content]) -> Vec<Value> {
             (!text.is_empty()).then(|| json!({"type": "input_text", "text": text}))
         }
         Content::Image { media_type, data } => Some(match Attachment::of(media_type) {
-            Attachment::Image => {
+            Attachment::Image(media_type) => {
                 let url = format!("data:{media_type};base64,{data}");
-                json!({"type": "input_image", "image_url": url})
+                json!({"type": "input_image", "image_url": url, "detail": "auto"})
             }
             Attachment::Pdf => {
                 let url = format!("data:application/pdf;base64,{data}");
@@ -150,9 +153,8 @@ fn assistant_items(reply: &AssistantMessage, own: bool) -> Vec<Vec<u8>> {
             ContentPart::Text { text, .. } if text.trim().is_empty() => thoughts.clear(),
             ContentPart::Text { text, signature } => {
                 items.append(&mut thoughts);
-                let content = [json!({"type": "output_text", "text": text})];
-                let mut message =
-                    json!({"type": "message", "role": "assistant", "content": content});
+                // As a part of a list, a text needs an id and a status.
+                let mut message = json!({"type": "message", "role": "assistant", "content": text});
                 let signature = signature.as_deref().filter(|_| own);
                 if let Some(phase) = signature.and_then(|signature| signature.strip_prefix(PHASE)) {
                     message["phase"] = phase.into();
@@ -178,21 +180,26 @@ fn is_reasoning(item: &str) -> bool {
 fn function_call(call: &ToolCall) -> Value {
     let arguments = if is_object(&call.arguments) { &*call.arguments } else { "{}" };
     json!({
-        "type": "function_call", "call_id": CallIds::UpTo64.fit(&call.id), "name": &*call.name,
-        "arguments": arguments,
+        "type": "function_call", "call_id": CallIds::UpTo64.fit(&call.id),
+        "name": fit_name(&call.name), "arguments": arguments,
     })
 }
 
 /// Encodes a result. Text alone becomes a string, which every server accepts.
 fn call_output(result: &ToolResult) -> Value {
-    let text = result.text();
-    let output = match content(&result.content) {
-        parts if parts.iter().any(|part| part["type"] != "input_text") => Value::Array(parts),
-        _ if text.is_empty() => "(no output)".into(),
-        _ => text.into(),
+    let parts = content(&result.content);
+    let output = match parts.iter().map(text_of).collect::<Option<String>>() {
+        None => Value::Array(parts),
+        Some(text) if text.is_empty() => "(no output)".into(),
+        Some(text) => text.into(),
     };
     json!({"type": "function_call_output", "call_id": CallIds::UpTo64.fit(&result.call),
         "output": output})
+}
+
+/// Returns the text of a part, or `None` if it is a file.
+fn text_of(part: &Value) -> Option<&str> {
+    part["text"].as_str()
 }
 
 /// Adds the tools, followed by the tools in the user's options, which the provider runs.

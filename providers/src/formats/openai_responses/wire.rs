@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::formats::decoding::lenient::{Count, Text};
+use crate::formats::decoding::reported_cost::ReportedCost;
 
 /// Prefix of the signature of a text. The text's phase follows: commentary or final answer.
 pub(super) const PHASE: &str = "phase:";
@@ -124,7 +125,7 @@ pub(super) fn read_or_default<'a, T: Deserialize<'a> + Default>(raw: Option<&'a 
 }
 
 /// The token counts, as reported.
-#[derive(Deserialize, Clone, Copy)]
+#[derive(Deserialize)]
 pub(super) struct RawUsage {
     #[serde(default)]
     input_tokens: Count,
@@ -134,6 +135,8 @@ pub(super) struct RawUsage {
     input_tokens_details: Option<InputDetails>,
     #[serde(default)]
     output_tokens_details: Option<OutputDetails>,
+    #[serde(flatten)]
+    cost: ReportedCost,
 }
 
 /// The breakdown of the input tokens.
@@ -152,14 +155,17 @@ struct OutputDetails {
     reasoning_tokens: Count,
 }
 
-impl From<RawUsage> for Usage {
-    fn from(raw: RawUsage) -> Usage {
+impl From<&RawUsage> for Usage {
+    fn from(raw: &RawUsage) -> Usage {
         let input = raw.input_tokens_details.unwrap_or_default();
         let (cache_read, cache_write) = (input.cached_tokens.0, input.cache_write_tokens.0);
         let output = raw.output_tokens.0;
         let reasoning =
             raw.output_tokens_details.unwrap_or_default().reasoning_tokens.0.min(output);
         let input = raw.input_tokens.0.saturating_sub(cache_read.saturating_add(cache_write));
-        Usage::new(input, output).cache(cache_read, cache_write).reasoning(reasoning)
+        Usage::new(input, output)
+            .cache(cache_read, cache_write)
+            .reasoning(reasoning)
+            .reported_cost(raw.cost.dollars())
     }
 }

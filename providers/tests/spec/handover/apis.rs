@@ -98,9 +98,21 @@ pub(super) const APIS: &[Api] = &[
         name: "mistral",
         model: |url| chat(url, "api.mistral.ai", "mistral-small-latest"),
         check: |body| rules::openai_chat::check(body, Server::Mistral),
-        calls: |visit| chat_calls(visit, json!({}), &format!("abcdefg{visit}")),
+        calls: |visit| {
+            let thinking = json!([{"type": "text", "text": thought(visit)}]);
+            let content = json!([{"type": "thinking", "thinking": thinking}]);
+            chat_calls(visit, json!({"content": content}), &format!("abcdefg{visit}"))
+        },
         words: chat_words,
-        signatures: |_| Vec::new(),
+        signatures: |visit| vec![json!(thought(visit)).to_string()],
+    },
+    Api {
+        name: "vllm",
+        model: |url| chat(url, "localhost", "qwen3"),
+        check: |body| rules::openai_chat::check(body, Server::Compatible),
+        calls: |visit| chat_calls(visit, json!({"reasoning": thought(visit)}), "chatcmpl-tool-"),
+        words: chat_words,
+        signatures: |visit| vec![format!("\"reasoning\":\"{}\"", thought(visit))],
     },
     Api {
         name: "openai-chat",

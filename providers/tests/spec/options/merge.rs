@@ -12,7 +12,7 @@ use loopwright_providers::openai_responses::Responses;
 use loopwright_providers::{Settings, WireFormat};
 use serde_json::{Value, json};
 
-use super::{hi, schema, with_output, with_tools};
+use super::{hi, schema, strict_schema, with_output, with_tools};
 
 /// One option: the model and host, its name and value, and the field that is then sent.
 struct Case {
@@ -69,7 +69,7 @@ const GEMINI: (&str, &str, &str) = ("gemini", "", "gemini-3-pro");
 /// Returns options that set a part of a field. The rest of the field stays ours.
 fn merged() -> Vec<Case> {
     let named = |more: Value| {
-        let mut format = json!({"name": "Out", "schema": schema()});
+        let mut format = json!({"name": "Out", "schema": strict_schema()});
         format.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         format
     };
@@ -80,8 +80,9 @@ fn merged() -> Vec<Case> {
         case(
             OPENAI,
             "response_format",
-            json!({"type": "json_schema", "json_schema": {"strict": true}}),
-            json!({"type": "json_schema", "json_schema": named(json!({"strict": true}))}),
+            json!({"type": "json_schema", "json_schema": {"description": "D"}}),
+            json!({"type": "json_schema",
+                "json_schema": named(json!({"strict": true, "description": "D"}))}),
         ),
         case(
             OPENAI,
@@ -116,9 +117,9 @@ fn merged() -> Vec<Case> {
         case(
             RESPONSES,
             "text",
-            json!({"verbosity": "low", "format": {"strict": true}}),
-            json!({"verbosity": "low",
-                "format": named(json!({"type": "json_schema", "strict": true}))}),
+            json!({"verbosity": "low", "format": {"description": "D"}}),
+            json!({"verbosity": "low", "format":
+                named(json!({"type": "json_schema", "strict": true, "description": "D"}))}),
         ),
         case(
             RESPONSES,

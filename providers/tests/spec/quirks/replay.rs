@@ -83,6 +83,79 @@ async fn quirk_32_reasoning_content_goes_back_with_its_calls() {
     assert!(!other_host.raw[1].contains("I must look."));
 }
 
+/// Servers lose the thread of a model if they do not get its thinking back. Each gets it where it
+/// sent it, and another model does not get it.
+#[tokio::test]
+async fn thinking_goes_back_with_calls_where_it_came_from() {
+    let last = chat(r#"{"content":"ok"}"#, "stop");
+    let part = r#"[{"type":"thinking","thinking":[{"type":"text","text":"I must look."}]}]"#;
+    for (host, server, field, sent) in [
+        ("localhost", Server::Compatible, "reasoning_content", r#""I must look.""#),
+        ("api.z.ai", Server::Compatible, "reasoning_content", r#""I must look.""#),
+        ("api.groq.com", Server::Groq, "reasoning", r#""I must look.""#),
+        ("api.together.xyz", Server::Together, "reasoning", r#""I must look.""#),
+        ("localhost", Server::Ollama, "reasoning", r#""I must look.""#),
+        ("api.mistral.ai", Server::Mistral, "content", part),
+        ("localhost", Server::Compatible, "content", r#""<think>\nI must look.\n</think>\n\n""#),
+    ] {
+        let mut delta: Value = serde_json::from_str(&call_f("abcdefghi", "{}")).unwrap();
+        delta[field] = serde_json::from_str(sent).unwrap();
+        let replies = [chat(&delta.to_string(), "tool_calls"), last.clone()];
+        let run = run::<ChatCompletions>(host, "m", &replies).await;
+        let back = &run.requests[1]["messages"][1];
+        assert_eq!(back[field], delta[field], "{host} {field}");
+        rules::openai_chat::check(run.raw[1].as_bytes(), server).unwrap();
+        let mut other = request(Vec::new());
+        other.messages = Arc::new(run.messages);
+        let other = String::from_utf8(encoded::<ChatCompletions>(&other, host, "other")).unwrap();
+        assert!(!other.contains("I must look."), "{other}");
+    }
+}
+
+#[tokio::test]
+async fn the_opaque_data_of_copilot_goes_back() {
+    let recording = include_str!("../recordings/copilot-reasoning-text-opaque.sse");
+    let reply = decode::<ChatCompletions>(&[recording.as_bytes()]);
+    assert_eq!((&*reply.thinking, &*reply.text), ("think", "a"));
+    let call = chunk(&call_f("a", "{}"));
+    let calls = recording.replace("data: [DONE]", &stream(&[&call, "[DONE]"]));
+    let replies = [calls, chat(r#"{"content":"ok"}"#, "stop")];
+    let run = run::<ChatCompletions>("api.githubcopilot.com", "m", &replies).await;
+    let back = &run.requests[1]["messages"][1];
+    assert_eq!(
+        (&back["reasoning_text"], &back["reasoning_opaque"]),
+        (&json!("think"), &json!("OPQ"))
+    );
+}
+
+/// C481: Gemini refuses a call without the signature that it has given it.
+#[tokio::test]
+async fn the_signature_of_a_call_goes_back_over_chat_completions() {
+    let signed = json!({"google": {"thought_signature": "c2ln+/8="}});
+    let mut calls: Value = serde_json::from_str(&call_f("a", "{}")).unwrap();
+    calls["tool_calls"][0]["extra_content"] = signed.clone();
+    let second = json!({"index": 1, "id": "b", "function": {"name": "f", "arguments": "{}"}});
+    calls["tool_calls"].as_array_mut().unwrap().push(second);
+    let replies = [chat(&calls.to_string(), "tool_calls"), chat(r#"{"content":"ok"}"#, "stop")];
+    let host = "generativelanguage.googleapis.com";
+    let run = run::<ChatCompletions>(host, "gemini-3-flash", &replies).await;
+    let sent = &run.requests[1]["messages"][1]["tool_calls"];
+    assert_eq!((&sent[0]["extra_content"], sent[1].get("extra_content")), (&signed, None));
+    let mut other = request(Vec::new());
+    other.messages = Arc::new(run.messages);
+    for host in ["localhost", "api.openai.com"] {
+        let body = encoded::<ChatCompletions>(&other, host, "gpt-5.1");
+        assert!(!String::from_utf8(body).unwrap().contains("c2ln"), "{host}");
+    }
+    let handed_over: Value =
+        serde_json::from_slice(&encoded::<ChatCompletions>(&other, host, "gemini-3.1-pro"))
+            .unwrap();
+    let calls = &handed_over["messages"][1]["tool_calls"];
+    let placeholder = &calls[0]["extra_content"]["google"]["thought_signature"];
+    assert_eq!(placeholder, "skip_thought_signature_validator");
+    assert_eq!(calls[1].get("extra_content"), None);
+}
+
 #[tokio::test]
 async fn quirk_33_reasoning_goes_back_whole_with_what_followed_it() {
     let item =

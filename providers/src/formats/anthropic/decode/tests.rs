@@ -204,3 +204,36 @@ fn usage_is_reported_before_the_end() {
     assert_eq!(events[..3], [used(9), ModelEvent::Withdrawn, used(0)]);
     assert!(matches!(&events[3..], [ModelEvent::Error(_)]), "{events:?}");
 }
+
+#[test]
+fn the_reason_of_a_refusal_is_kept() {
+    let refusal = include_str!("../../recordings/anthropic-refusal.sse");
+    let payloads: Vec<&str> =
+        refusal.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    let note = "[The provider refused the reply or cut it off: This request was declined because \
+                of X.]";
+    assert_eq!(decode(&payloads), ["0: Text", &format!("0+{note}"), "0.", "ContentFilter"]);
+    let text = [&start(0, r#"{"type":"text","text":"a"}"#), r#"{"type":"content_block_stop"}"#];
+    let ended = |details: &str| {
+        let delta = format!(r#"{{"stop_reason":"refusal","stop_details":{details}}}"#);
+        let delta = format!(r#"{{"type":"message_delta","delta":{delta}}}"#);
+        decode(&[BEGIN, text[0], text[1], &delta, END])
+    };
+    let cyber = ended(r#"{"category":"cyber","explanation":null}"#);
+    assert_eq!(cyber[4], "1+\n\n[The provider refused the reply or cut it off: cyber]");
+    for nothing in ["null", "7", "{}"] {
+        assert_eq!(ended(nothing)[2..], ["0.", "ContentFilter"], "{nothing}");
+    }
+    let whole = r#"{"type":"message","content":[],"stop_reason":"refusal",
+        "stop_details":{"explanation":"No."}}"#;
+    assert!(decode(&[whole])[1].ends_with(": No.]"));
+}
+
+#[test]
+fn a_signature_is_bounded() {
+    let part = format!(r#"{{"type":"signature_delta","signature":"{}"}}"#, "x".repeat(1 << 20));
+    let begin = start(0, r#"{"type":"thinking","thinking":""}"#);
+    let endless = delta(0, &part);
+    let payloads: Vec<&str> = [BEGIN, &begin].into_iter().chain([&*endless; 10]).collect();
+    assert_eq!(decode(&payloads).last().map(String::as_str), Some("Protocol"));
+}

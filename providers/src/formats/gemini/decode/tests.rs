@@ -177,3 +177,23 @@ fn usage_is_reported_before_the_end() {
     assert_eq!(used, [Usage::new(5, 1), Usage::new(5, 2)]);
     assert!(matches!(out.back(), Some(ModelEvent::Error(_))), "{out:?}");
 }
+
+#[test]
+fn a_reply_that_ends_for_another_reason_is_not_complete() {
+    let ended = |reason: &str| {
+        format!(r#"{{"candidates":[{{"finishReason":"{reason}","finishMessage":"Not now."}}]}}"#)
+    };
+    let text = parts(r#"{"text":"a"}"#);
+    for reason in ["OTHER", "ESCALATION", "MISSING_THOUGHT_SIGNATURE"] {
+        let events = decode(&[&text, &ended(reason)]);
+        let note = format!("[The provider refused the reply or cut it off: {reason}: Not now]");
+        assert_eq!(events[4], format!("1+\n\n{note}"), "{events:?}");
+        assert_eq!(events.last().unwrap(), "ContentFilter");
+        assert_eq!(decode(&[&ended(reason)]), ["InvalidRequest"], "it is not retried");
+    }
+    let call = parts(r#"{"functionCall":{"name":"f","args":{}}}"#);
+    assert_eq!(decode(&[&call, &ended("OTHER")]).last().unwrap(), "ToolCalls");
+    let filtered = decode(&[&text, &ended("SAFETY")]);
+    assert_eq!(filtered[4], "1+\n\n[The provider refused the reply or cut it off: Not now.]");
+    assert_eq!(decode(&[&text, &finish("STOP")]).last().unwrap(), "Stop");
+}

@@ -206,3 +206,118 @@ fn usage_is_reported_before_an_error() {
     assert_eq!(events[0], ModelEvent::Usage(Usage::new(10, 5)));
     assert!(matches!(&events[1..], [ModelEvent::Error(_)]), "{events:?}");
 }
+
+/// Returns the signatures of the blocks of thinking in a reply.
+fn signatures(payloads: &[String]) -> Vec<String> {
+    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
+    for payload in payloads {
+        decoder.decode(payload, &mut out);
+    }
+    decoder.finish(&mut out);
+    let signature = |event| match event {
+        ModelEvent::BlockEnd { signature, .. } => signature.map(|signature| signature.to_string()),
+        _ => None,
+    };
+    out.into_iter().filter_map(signature).collect()
+}
+
+#[test]
+fn thinking_is_marked_with_its_field() {
+    for (thinking, mark) in [
+        (r#"{"reasoning_content":"a"}"#, "thinking_in:reasoning_content"),
+        (r#"{"reasoning":"a"}"#, "thinking_in:reasoning"),
+        (r#"{"reasoning":"a","reasoning_content":"a"}"#, "thinking_in:reasoning_content"),
+        (r#"{"reasoning_text":"a"}"#, "thinking_in:reasoning_text"),
+        (r#"{"reasoning_text":"a","reasoning_opaque":"OPQ"}"#, "reasoning_opaque:OPQ"),
+        (r#"{"content":[{"type":"thinking","thinking":"a"}]}"#, "thinking_in:content"),
+        (r#"{"content":"<think>a</think>b"}"#, "thinking_in:<think>"),
+        (r#"{"content":"<thinking>a</thinking>"}"#, "thinking_in:<thinking>"),
+    ] {
+        let payloads = [delta(thinking), delta(r#"{"content":"b"}"#), finish("stop")];
+        assert_eq!(signatures(&payloads), [mark], "{thinking}");
+    }
+    let late =
+        [delta(r#"{"content":"b"}"#), delta(r#"{"reasoning_opaque":"OPQ"}"#), finish("stop")];
+    assert_eq!(signatures(&late), ["reasoning_opaque:OPQ"]);
+}
+
+#[test]
+fn a_name_in_fragments_is_joined_until_the_arguments_begin() {
+    let split = include_str!("../../recordings/name-split.sse");
+    let payloads: Vec<&str> =
+        split.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    assert_eq!(decode(&payloads), ["0: a read_file", "0+{}", "0.", "ToolCalls"]);
+    let named = |name: &str, arguments: &str| {
+        calls(&format!(r#"{{"index":0,"function":{{"name":"{name}","arguments":"{arguments}"}}}}"#))
+    };
+    for parts in [["f", "f"], ["f", ""], ["", "f"]] {
+        let payloads = parts.map(|name| named(name, ""));
+        let payloads = [&payloads[0], &payloads[1], &named("f", "{}"), &finish("stop")];
+        let events = decode(&payloads.map(String::as_str));
+        assert_eq!(events[..2], ["0:  f", "0+{}"], "{parts:?}");
+    }
+    let later = [named("f", "{"), named("g", "}"), finish("stop"), "[DONE]".into()];
+    let events = decode(&later.each_ref().map(String::as_str));
+    assert_eq!(events, ["0:  f", "0+{", "0+}", "0.", "ToolCalls"]);
+    let only_named = [named("f", ""), delta(r#"{"content":"a"}"#), finish("stop"), "[DONE]".into()];
+    let events = decode(&only_named.each_ref().map(String::as_str));
+    assert_eq!(events, ["0:  f", "1: Text", "1+a", "1.", "0+{}", "0.", "ToolCalls"]);
+}
+
+#[test]
+fn a_call_of_a_custom_tool_has_its_name_and_its_input() {
+    let begin = r#"{"index":0,"id":"a","type":"custom","custom":{"name":"run","input":""}}"#;
+    let more = r#"{"index":0,"custom":{"input":"say \"hi\"\n"}}"#;
+    let payloads = [calls(begin), calls(more), calls(more), finish("tool_calls"), "[DONE]".into()];
+    let events = decode(&payloads.each_ref().map(String::as_str));
+    let input = r#"0+say \"hi\"\n"#;
+    let first = input.replace('+', "+\"");
+    assert_eq!(events, ["0: a run", &first, input, "0+\"", "0.", "ToolCalls"]);
+    let empty = decode(&[&calls(begin), &finish("tool_calls"), "[DONE]"]);
+    assert_eq!(empty, ["0: a run", "0+\"\"", "0.", "ToolCalls"]);
+}
+
+/// Returns the usage at the end of a stream.
+fn usage_of(stream: &str) -> Usage {
+    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
+    for payload in stream.lines().filter_map(|line| line.strip_prefix("data: ")) {
+        decoder.decode(payload, &mut out);
+    }
+    match out.pop_back() {
+        Some(ModelEvent::Done { usage, .. }) => usage,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_cached_tokens_of_moonshot_are_not_at_full_price() {
+    let kimi = include_str!("../../recordings/kimi-cached-tokens.sse");
+    assert_eq!(usage_of(kimi), Usage::new(100, 5).cache(900, 0));
+}
+
+#[test]
+fn the_cost_that_a_server_reports_is_part_of_the_usage() {
+    let of = |usage: &str| {
+        let chunk = format!("{{\"choices\":[],\"usage\":{{\"prompt_tokens\":9,{usage}}}}}");
+        usage_of(&format!("data: {}\ndata: {chunk}\ndata: [DONE]", finish("stop")))
+    };
+    let openrouter = r#""cost":3.6e-6,"cost_details":{"upstream_inference_cost":3.6e-6}"#;
+    assert_eq!(of(openrouter), Usage::new(9, 0).reported_cost(3.6e-6));
+    let xai = r#""num_sources_used":0,"cost_in_usd_ticks":1330500"#;
+    assert_eq!(of(xai), Usage::new(9, 0).reported_cost(0.000_133_05));
+    assert_eq!(of(r#""cost_in_usd_ticks":0"#), Usage::new(9, 0), "it is not known");
+}
+
+#[test]
+fn what_is_held_back_is_bounded() {
+    let long = "x".repeat(1 << 20);
+    for endless in [
+        delta(&format!(r#"{{"reasoning_opaque":"{long}"}}"#)),
+        delta(&format!(r#"{{"reasoning_details":[{{"type":"a","data":"{long}"}}]}}"#)),
+        calls(&format!(r#"{{"index":0,"id":"a","function":{{"name":"{long}"}}}}"#)),
+        calls(&format!(r#"{{"index":0,"id":"a","function":{{"arguments":"{long}"}}}}"#)),
+    ] {
+        let payloads = [&*endless; 10];
+        assert_eq!(decode(&payloads).last().map(String::as_str), Some("Protocol"));
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loopwright_core::message::{MessageId, ResultStatus, StopReason, ToolCall};
+use loopwright_core::message::{ContentPart, MessageId, ResultStatus, StopReason, ToolCall};
 use loopwright_core::model::OutputSchema;
 use loopwright_core::tool::ToolSpec;
 
@@ -143,7 +143,7 @@ fn thinking_before_a_call_goes_back_to_the_model_that_thought_it() {
     };
     assert_eq!(replayed("api.deepseek.com", "reasoning_content"), [Some("hm".into()), None, None]);
     assert_eq!(replayed("openrouter.ai", "reasoning"), [Some("hm".into()), None, None]);
-    assert_eq!(replayed("localhost", "reasoning_content"), [None, None, None]);
+    assert_eq!(replayed("localhost", "reasoning_content"), [None, None, None], "unknown origin");
 }
 
 #[test]

@@ -213,3 +213,14 @@ fn a_response_that_fails_reports_its_usage() {
     assert_eq!(events[0], ModelEvent::Usage(Usage::new(10, 5)));
     assert!(matches!(&events[1..], [ModelEvent::Error(_)]), "{events:?}");
 }
+
+#[test]
+fn the_cost_that_a_server_reports_is_part_of_the_usage() {
+    let xai = include_str!("../../recordings/xai-ticks.sse");
+    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
+    for payload in xai.lines().filter_map(|line| line.strip_prefix("data: ")) {
+        decoder.decode(payload, &mut out);
+    }
+    let usage = Usage::new(5, 9).reported_cost(1234e-10);
+    assert_eq!(out.pop_back(), Some(ModelEvent::Done { stop: StopReason::Stop, usage }));
+}
