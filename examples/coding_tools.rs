@@ -8,6 +8,7 @@ use std::error::Error;
 use std::fs;
 
 use loopwright::GenericAgent;
+use loopwright::event::{ActionResult, Decision, change_digest};
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
 use loopwright::tools::{Workspace, coding_tools};
@@ -33,8 +34,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     for action in handle.pending().await? {
         let preview = agent.preview(&action).await?;
-        println!("{} waits:\n{}", action.name, preview.unwrap_or_default());
-        handle.approve(&action).await?;
+        println!("{} waits:\n{}", action.name, preview.as_deref().unwrap_or_default());
+        // If the file changes before the call starts, the edit does not run.
+        let approval = ActionResult::new(action.call, action.digest, Decision::Approve);
+        handle.send(approval.change(preview.as_deref().map(change_digest))).await?;
     }
     handle.wait_for_idle().await;
     let messages = handle.state().await?.messages;

@@ -20,7 +20,7 @@ mod progress;
 mod reply;
 mod run;
 
-pub use call::{AgentCall, RequestState};
+pub use call::{AgentCall, RequestState, Shown};
 pub use elicitation::{decode_elicit_result, is_elicitable};
 pub use handler::AgentServer;
 pub use host::{HostSession, ServedTool, SessionHost};

@@ -247,6 +247,7 @@ function card(action, decide, preview) {
   const { node, title, face, showProblem, resolve } = emptyCard(text, action, decide);
   const back = () => button('Back', () => (showProblem(''), showChoices(), title.focus()));
   let change = null; // nodes shown instead of the arguments, or with them
+  let shown; // the digest of the change that is shown: only that one is approved
   const content = () => el('div', { class: 'args' }, ...(change ?? drawArguments(request?.data ?? action.arguments)));
   // The JSON that may be sent besides yes and no: the input for a tool, or other arguments.
   const json = request
@@ -259,7 +260,7 @@ function card(action, decide, preview) {
   function showChoices() {
     face.replaceChildren(content(), row(
       ...(allows(action, 'approve')
-        ? [button(request ? 'Done' : 'Approve', () => resolve({ decision: 'approve' }), 'primary approve')] : []),
+        ? [button(request ? 'Done' : 'Approve', () => resolve({ decision: 'approve', change: shown }), 'primary approve')] : []),
       ...(allows(action, request ? 'provide' : 'approve_with') ? [button(json.open, edit, 'edit')] : []),
       button('Deny…', deny, 'deny')));
   }
@@ -289,13 +290,14 @@ function card(action, decide, preview) {
 
   /** Shows the change that the call would make, unless the action was decided meanwhile. */
   async function showPreview() {
-    const { digest, diff: text, problem } = (node.isConnected && (await preview())) || {};
+    const { digest, diff: text, change: of, problem } = (node.isConnected && (await preview())) || {};
     if (digest !== action.digest || (text === undefined && !problem)) return;
+    shown = of;
     const note = problem ?? (text ? '' : 'The call would change no line.');
     change = text ? [diff(visible(text))] : [...drawArguments(action.arguments), el('p', { class: 'note' }, visible(note))];
-    const [shown, next] = [face.querySelector(':scope > .args'), content()];
-    const focused = shown?.contains(document.activeElement);
-    shown?.replaceWith(next);
+    const [before, next] = [face.querySelector(':scope > .args'), content()];
+    const focused = before?.contains(document.activeElement);
+    before?.replaceWith(next);
     if (focused) next.querySelector('[tabindex]')?.focus();
   }
 

@@ -98,6 +98,13 @@ mod worker {
             Ok(())
         }
 
+        /// Signals the sessions to leave, if the server has joined a cluster.
+        pub(crate) fn leave(&self) {
+            if self.joined().is_some() {
+                self.0.hand_over.start();
+            }
+        }
+
         /// Returns the cluster, once the server has joined it.
         pub(crate) fn joined(&self) -> Option<&Cluster> {
             self.0.cluster.get()

@@ -170,7 +170,7 @@ impl LiveSessions {
         let Parts { agents, store, principal, .. } = &self.0.parts;
         let info = store.session(id).await?;
         info.require_root()?;
-        let settings = SessionSettings::from_stored(info.settings.as_deref());
+        let settings = agents.stored_settings(info.settings.as_deref());
         let name = agents.name_of(&settings);
         let principal = info.owner.as_ref().or(principal.as_ref());
         let agent = agents.for_session(settings, principal).await?;
@@ -297,22 +297,28 @@ impl LiveSessions {
 
     /// Resolves when no open session has a run in progress.
     pub(crate) async fn wait_for_idle(&self) {
-        let handles = self.handles().await;
-        join_all(handles.iter().map(AgentHandle::wait_for_idle)).await;
+        join_all(self.slots().iter().map(async |slot| {
+            let handle = slot.lock().await.as_ref().map(|session| session.handle.clone());
+            if let Some(handle) = handle {
+                handle.wait_for_idle().await;
+            }
+        }))
+        .await;
     }
 
-    /// Records the end of this process in the logs of the sessions with work in progress.
+    /// Records the end of this process in the logs of the sessions with work in progress. One that
+    /// is still being opened does not delay the others.
     pub(crate) async fn note_end(&self) {
-        self.handles().await.iter().for_each(AgentHandle::note_end);
+        join_all(self.slots().iter().map(async |slot| {
+            if let Some(session) = slot.lock().await.as_ref() {
+                session.handle.note_end();
+            }
+        }))
+        .await;
     }
 
-    async fn handles(&self) -> Vec<AgentHandle> {
-        let slots: Vec<Slot> = self.0.by_id().values().cloned().collect();
-        let mut handles = Vec::new();
-        for slot in slots {
-            handles.extend(slot.lock().await.as_ref().map(|session| session.handle.clone()));
-        }
-        handles
+    fn slots(&self) -> Vec<Slot> {
+        self.0.by_id().values().cloned().collect()
     }
 
     /// Returns the number of open sessions.

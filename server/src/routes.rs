@@ -47,6 +47,10 @@ use crate::server::Server;
 /// without a caller is the operator's, who may do everything: the layer must refuse unknown
 /// callers. A request with an empty principal is refused.
 ///
+/// The work that sessions have to do ([`Server::keep_running_due`]) is done in a task until the
+/// server and its routes are dropped. Outside of a Tokio runtime, the app
+/// calls it.
+///
 /// Refusals by the policy or a quota, and bodies that are too large, are logged as warnings. A
 /// warning has the caller, the client's address if there is a
 /// [`ConnectInfo`](axum::extract::ConnectInfo), and the reason.
@@ -82,6 +86,14 @@ use crate::server::Server;
 /// # Ok(()) }
 /// ```
 pub fn router(server: Server) -> Router {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(server.in_background());
+    }
+    routes(server)
+}
+
+/// Returns all routes, and does nothing else.
+pub(crate) fn routes(server: Server) -> Router {
     let long_reads = Router::new().merge(audit::routes()).merge(search::routes());
     #[cfg(feature = "long-term")]
     let long_reads = long_reads.merge(memory::routes());

@@ -27,7 +27,7 @@ use self::connection::{Connection, Scope};
 use self::guard::Guard;
 use self::refused::{RefusedConnections, refuse};
 use crate::limits::quota::{Client, Quota};
-use crate::routes::{error_form, router};
+use crate::routes::{error_form, routes};
 use crate::server::Server;
 
 /// Maximum number of connections. Further ones wait to be accepted.
@@ -51,7 +51,8 @@ const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// name](crate::ServerBuilder::host)). They must not come from pages of an origin that is not
 /// [configured](crate::ServerBuilder::origin), and must carry the token if there is one. Requests
 /// that fail these checks are logged as warnings, with the client's address, like the requests that
-/// [`router`] refuses. Every request is logged at the level `debug`, without its query.
+/// [`router`](crate::router) refuses. Every request is logged at the level `debug`, without its
+/// query.
 ///
 /// A connection that begins with HTTP/2's preface uses HTTP/2 (`h2c` with prior knowledge, as
 /// proxies use it). TLS is left to a proxy.
@@ -95,7 +96,7 @@ pub async fn serve(
         }
         server.join_cluster().await.map_err(io::Error::other)?;
     }
-    let mut routes = router(server.clone())
+    let mut routes = routes(server.clone())
         .layer(from_fn_with_state(guard, guard::check))
         .layer(from_fn(error_form));
     if !server.shared().origins.is_empty() {

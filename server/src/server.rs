@@ -16,7 +16,7 @@ use loopwright_core::{Principal, SessionStore};
 use loopwright_host::Agents;
 #[cfg(feature = "long-term")]
 use loopwright_memory::long_term::LongTerm;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
 use self::drain::Drain;
 use self::readiness::Readiness;
@@ -82,6 +82,8 @@ pub(crate) struct Shared {
     pub(crate) bodies: Semaphore,
     pub(crate) runs: RunQuota,
     pub(crate) live: LiveSessions,
+    /// Held by the task that looks for sessions with work to do.
+    pub(crate) sweeps: Arc<Mutex<()>>,
     pub(crate) actions: ActionWatch,
     pub(crate) on_action: Vec<OnAction>,
     #[cfg(feature = "webhooks")]
@@ -114,9 +116,8 @@ impl Server {
     /// processes. Interrupted runs are left alone, since `continue` resumes them. Resolves when the
     /// runs have ended.
     ///
-    /// [`serve`](crate::serve) calls it at its start, and looks for such sessions once a minute. An
-    /// app that mounts [`router`](crate::router) should call
-    /// [`keep_running_due`](Server::keep_running_due) in a task.
+    /// [`serve`](crate::serve) and [`router`](crate::router) start it, once a minute; see
+    /// [`keep_running_due`](Server::keep_running_due).
     ///
     /// # Cancellation
     /// If the future is dropped, runs that have started continue.
@@ -130,13 +131,33 @@ impl Server {
     /// minute. This covers inputs posted to sessions that no process has open, and the work of
     /// killed processes. A worker of a cluster has nothing to do. Never resolves.
     ///
+    /// [`serve`](crate::serve) and [`router`](crate::router) start it. While one is in progress, a
+    /// second one waits.
+    ///
     /// # Cancellation
     /// If the future is dropped, runs that have started continue.
     pub async fn keep_running_due(&self) {
-        if self.shared().cluster.is_configured() {
-            return std::future::pending().await; // the placement does this
+        self.in_background().await;
+        std::future::pending().await
+    }
+
+    /// Returns what [`keep_running_due`](Server::keep_running_due) does, until the server and its
+    /// routes are dropped.
+    pub(crate) fn in_background(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (server, sweeps) = (Arc::downgrade(&self.0), self.0.sweeps.clone());
+        let draining = self.0.drain.started();
+        async move {
+            let _sweeping = sweeps.lock().await;
+            let sweep = LiveSessions::keep_running_due(|| {
+                let shared = server.upgrade()?;
+                // A placement does this itself.
+                (!shared.cluster.is_configured()).then(|| shared.live.clone())
+            });
+            tokio::select! {
+                () = sweep => {}
+                () = draining => {} // runs that have started continue until the drain ends them
+            }
         }
-        self.shared().live.keep_running_due().await
     }
 
     /// Reports new and resolved actions to [`on_action`](crate::ServerBuilder::on_action) and to
@@ -194,6 +215,9 @@ impl Server {
     /// If the future is dropped, new runs are still refused, but the streams stay open.
     pub async fn drain(&self, grace: Duration) {
         let shared = self.shared();
+        // Before `/readyz` says that the server drains: its sessions start no turn from then on.
+        #[cfg(feature = "cluster")]
+        shared.cluster.leave();
         shared.drain.start();
         #[cfg(feature = "cluster")]
         if let Some(cluster) = shared.cluster.joined() {
@@ -201,9 +225,9 @@ impl Server {
             let _ = tokio::join!(cluster.drain(grace), unused); // the rest is interrupted
             return shared.drain.finish();
         }
-        shared.live.note_end().await;
         let idle = async {
-            tokio::join!(shared.live.wait_for_idle(), shared.runs.unused());
+            let Shared { live, runs, .. } = shared;
+            tokio::join!(live.note_end(), live.wait_for_idle(), runs.unused());
             #[cfg(feature = "long-term")]
             {
                 shared.live.distil_all().await;

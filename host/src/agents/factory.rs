@@ -71,7 +71,10 @@ pub trait AgentFactory: Send + Sync {
     /// make. It is a unified diff for the user who decides, or `None` if the arguments show
     /// everything. It must not change anything.
     ///
-    /// By default it builds the agent and asks its tools ([`GenericAgent::preview`]).
+    /// By default it builds the agent and asks its tools ([`GenericAgent::preview`]). Another
+    /// implementation returns the same text as the tool
+    /// ([`Tool::preview`](loopwright_core::Tool::preview)): an approval of what was shown runs the
+    /// call only if its tool still returns that change.
     ///
     /// # Errors
     /// Returns an [`AgentRejection`] whose message tells the user why there is no preview, for

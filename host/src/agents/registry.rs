@@ -6,6 +6,7 @@ use loopwright_core::event::ExternalAction;
 use loopwright_core::limits::Budget;
 use loopwright_core::model::ModelInfo;
 use loopwright_core::{GenericAgent, Principal};
+use serde_json::Value;
 
 use super::factory::AgentFactory;
 use super::models::Models;
@@ -33,6 +34,8 @@ pub struct Agents {
     system: Option<SystemPrompt>,
     run_budget: Budget,
     rules: Arc<OperatorRules>,
+    /// `true` if the default agent has the sessions without settings.
+    adopts_sessions: bool,
 }
 
 /// An agent that answers one request; see [`Agents::for_request`].
@@ -54,6 +57,7 @@ impl Default for Agents {
             system: None,
             run_budget: Budget::default(),
             rules: Arc::new(OperatorRules::open()),
+            adopts_sessions: false,
         }
     }
 }
@@ -136,6 +140,22 @@ impl Agents {
     /// Returns the names, the default one first.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.by_name.iter().map(|(name, _)| &**name)
+    }
+
+    /// Gives the sessions that have no settings to the default agent: sessions that a program made
+    /// with [`GenericAgent::open`], without a host.
+    pub fn adopt_sessions(&mut self) {
+        self.adopts_sessions = true;
+    }
+
+    /// Returns the settings of a stored session; see [`SessionSettings::from_stored`].
+    pub fn stored_settings(&self, stored: Option<&Value>) -> SessionSettings {
+        match (stored, self.by_name.first()) {
+            (None, Some((name, _))) if self.adopts_sessions => {
+                SessionSettings { agent: Some(name.to_string()), ..SessionSettings::default() }
+            }
+            _ => SessionSettings::from_stored(stored),
+        }
     }
 
     /// Returns whether the agent of these settings is registered.

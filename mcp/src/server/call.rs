@@ -1,8 +1,9 @@
 //! The parts of a client's call: the arguments of an agent, and the state of a repeated call.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use loopwright_core::event::ExternalAction;
+use loopwright_core::event::{ExternalAction, change_digest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -84,16 +85,33 @@ impl AgentCall {
 pub struct RequestState {
     /// The id of the session whose actions are pending.
     pub session: String,
-    /// The digest of each shown action, by the id of its call.
-    pub digests: BTreeMap<String, String>,
+    /// The digests of what was shown, by the id of the action's call.
+    pub shown: BTreeMap<String, Shown>,
+}
+
+/// The digests of what a client was shown of an action.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Shown {
+    /// The digest of the action.
+    pub digest: String,
+    /// The digest of the change in its preview, if it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<Arc<str>>,
+}
+
+impl Shown {
+    /// Returns what is shown of an action with this preview.
+    pub(super) fn of(action: &ExternalAction, preview: Option<&str>) -> Self {
+        Shown { digest: action.digest.to_string(), change: preview.map(change_digest) }
+    }
 }
 
 impl RequestState {
-    /// Returns the state for actions that a client is asked about.
-    pub(super) fn new(session: &str, actions: &[ExternalAction]) -> Self {
-        let digest = |action: &ExternalAction| (action.call.to_string(), action.digest.to_string());
-        let digests = actions.iter().map(digest).collect();
-        RequestState { session: session.to_owned(), digests }
+    /// Returns the state of a session whose client has been shown nothing yet.
+    pub(super) fn new(session: &str) -> Self {
+        RequestState { session: session.to_owned(), shown: BTreeMap::new() }
     }
 
     /// Parses the state that a client has returned.
@@ -145,9 +163,10 @@ mod tests {
     #[test]
     fn a_state_is_read_as_it_was_written_and_no_other_text_is() {
         let action = ExternalAction::new("c", "pay", Value::Null, "d");
-        let state = RequestState::new("s", &[action]);
+        let mut state = RequestState::new("s");
+        state.shown.insert("c".into(), Shown::of(&action, Some("-a\n+b\n")));
         assert_eq!(RequestState::decode(&state.encode()), Ok(state));
-        for wrong in ["", "{}", "[]", "{\"session\":\"s\",\"digests\":{},\"more\":1}", "\u{0}"] {
+        for wrong in ["", "{}", "[]", "{\"session\":\"s\",\"shown\":{},\"more\":1}", "\u{0}"] {
             assert!(RequestState::decode(wrong).unwrap_err().contains("requestState"), "{wrong}");
         }
     }

@@ -84,7 +84,8 @@ impl HostSession {
     }
 
     /// Sets the function that returns the change that a pending call would make, as a unified diff,
-    /// or `None` if there is no preview.
+    /// or `None` if there is no preview. An approval of it runs the call only if the tool's own
+    /// preview is still of the same change.
     pub fn preview<P>(
         mut self,
         preview: impl Fn(ExternalAction) -> P + Send + Sync + 'static,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loopwright_core::AgentEvent;
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{
-    ActionResult, Envelope, ExternalAction, InputEvent, Prompt, RunOutcome,
+    ActionResult, Decision, Envelope, ExternalAction, InputEvent, Prompt, RunOutcome,
 };
 use loopwright_core::message::Message;
 use rmcp::model::{
@@ -16,7 +16,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
 
-use super::call::{AgentCall, RequestState};
+use super::call::{AgentCall, RequestState, Shown};
 use super::elicitation::{decode_elicit_result, form, is_elicitable};
 use super::host::{HostSession, ServedTool, SessionHost};
 use super::in_progress::CallsInProgress;
@@ -242,6 +242,7 @@ impl Call<'_> {
         problem: Option<&str>,
     ) -> Result<Answered, String> {
         let preview = self.session.preview_of(action).await;
+        let shown = Shown::of(action, preview.as_deref());
         let arrays = self.is_since(ProtocolVersion::V_2025_11_25);
         let Some(form) = form(action, preview.as_deref(), problem, arrays) else {
             return Ok(Answered::Dismissed);
@@ -255,7 +256,7 @@ impl Call<'_> {
                     return Ok(Answered::Decided);
                 }
                 answer = &mut answer => return match answer.map(serde_json::to_value) {
-                    Ok(Ok(answer)) => self.decide(action, &action.digest, &answer).await,
+                    Ok(Ok(answer)) => self.decide(action, &shown, &answer).await,
                     _ => Ok(Answered::Dismissed),
                 },
                 event = self.session.events.next() => {
@@ -277,9 +278,9 @@ impl Call<'_> {
     ) -> Result<Answered, String> {
         let mut all = Answered::Decided;
         for action in self.session.handle.pending().await.map_err(refused)? {
-            let shown = state.digests.get(&*action.call).zip(answers.get(&*action.call));
-            let Some((digest, answer)) = shown else { continue };
-            match self.decide(&action, digest, answer).await? {
+            let shown = state.shown.get(&*action.call).zip(answers.get(&*action.call));
+            let Some((shown, answer)) = shown else { continue };
+            match self.decide(&action, shown, answer).await? {
                 Answered::Decided => {}
                 other => all = other,
             }
@@ -287,11 +288,11 @@ impl Call<'_> {
         Ok(all)
     }
 
-    /// Sends the decision in an answer. `digest` is the digest of what the user was shown.
+    /// Sends the decision in an answer to what was shown.
     async fn decide(
         &self,
         action: &ExternalAction,
-        digest: &str,
+        shown: &Shown,
         answer: &Value,
     ) -> Result<Answered, String> {
         let decision = match decode_elicit_result(action, answer) {
@@ -299,7 +300,10 @@ impl Call<'_> {
             Ok(None) => return Ok(Answered::Dismissed),
             Err(why) => return Ok(Answered::Refused(why)),
         };
-        let result = ActionResult::new(action.call.clone(), digest, decision).source(SOURCE);
+        // The preview was of the arguments as they were.
+        let change = shown.change.clone().filter(|_| decision == Decision::Approve);
+        let result = ActionResult::new(action.call.clone(), &*shown.digest, decision);
+        let result = result.source(SOURCE).change(change);
         match self.session.handle.send(InputEvent::ExternalActionResult(result)).await {
             Ok(_) | Err(InputError::NotPending(_)) => Ok(Answered::Decided),
             Err(why @ (InputError::Gone | InputError::Moved | InputError::Memory(_))) => {
@@ -316,15 +320,18 @@ impl Call<'_> {
         problem: Option<&str>,
     ) -> CallToolResponse {
         let mut requests = Vec::new();
+        let mut state = RequestState::new(self.session.id());
         for action in pending.iter().filter(|action| is_elicitable(action)) {
             let preview = self.session.preview_of(action).await;
             if let Some(form) = form(action, preview.as_deref(), problem, true) {
+                let shown = Shown::of(action, preview.as_deref());
+                state.shown.insert(action.call.to_string(), shown);
                 let request = InputRequest::Elicitation(ElicitRequest::new(form));
                 requests.push((action.call.to_string(), request));
             }
         }
-        let state = RequestState::new(self.session.id(), pending).encode();
-        InputRequiredResult::new(Some(requests.into_iter().collect()), Some(state)).into()
+        let state = Some(state.encode());
+        InputRequiredResult::new(Some(requests.into_iter().collect()), state).into()
     }
 
     fn awaiting(&self, pending: &[ExternalAction], problem: Option<&str>) -> CallToolResult {

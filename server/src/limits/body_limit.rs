@@ -75,9 +75,10 @@ async fn read<'a>(
     tokio::time::timeout(BODY_TIMEOUT, reading)
         .await
         .map_err(|_| ApiError::new(ErrorKind::BadRequest, "The body took too long to arrive."))??;
-    // RFC 8259, section 8.1, allows to ignore it.
-    if bytes.starts_with("\u{feff}".as_bytes()) {
-        bytes.drain(..'\u{feff}'.len_utf8());
+    // RFC 8259, section 8.1, allows to ignore it. Alone it is no JSON, and not an empty body.
+    let mark = "\u{feff}".as_bytes();
+    if bytes.starts_with(mark) && bytes.len() > mark.len() {
+        bytes.drain(..mark.len());
     }
     if has_more_values(&bytes, MAX_VALUES) {
         let why = format!("The body has more than {MAX_VALUES} JSON values.");

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopwright_core::log::{
-    AuditPage, AuditQuery, InputReceipt, LogEntry, MemoryError, PendingPage, PendingQuery,
-    PostedInput, Schedules, SearchHit, SessionInfo, SessionPage, SessionQuery, Workers,
-};
+use loopwright_core::log::{LogEntry, MemoryError, SessionInfo};
 use loopwright_core::{Memory, SessionStore};
 use tokio::sync::Semaphore;
 
@@ -49,52 +46,8 @@ impl SessionStore for BoundedReads {
         self.store.delete(session).await
     }
 
-    async fn session(&self, session: &str) -> Result<SessionInfo, MemoryError> {
-        self.store.session(session).await
-    }
-
-    async fn sessions_page(&self, query: &SessionQuery) -> Result<SessionPage, MemoryError> {
-        self.store.sessions_page(query).await
-    }
-
-    async fn post(
-        &self,
-        session: &str,
-        input: &PostedInput,
-    ) -> Result<Option<InputReceipt>, MemoryError> {
-        self.store.post(session, input).await
-    }
-
-    async fn in_use(&self, session: &str) -> Result<Option<bool>, MemoryError> {
-        self.store.in_use(session).await
-    }
-
-    async fn check_writable(&self) -> Result<(), MemoryError> {
-        self.store.check_writable().await
-    }
-
-    async fn fork(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {
-        self.store.fork(session, at, to).await
-    }
-
-    async fn pending(&self, query: &PendingQuery) -> Result<PendingPage, MemoryError> {
-        self.store.pending(query).await
-    }
-
-    async fn decisions(&self, query: &AuditQuery) -> Result<AuditPage, MemoryError> {
-        self.store.decisions(query).await
-    }
-
-    async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, MemoryError> {
-        self.store.search(query, limit).await
-    }
-
-    fn workers(&self) -> Option<&dyn Workers> {
-        self.store.workers()
-    }
-
-    fn schedules(&self) -> Option<&dyn Schedules> {
-        self.store.schedules()
+    fn inner(&self) -> Option<&dyn SessionStore> {
+        Some(&*self.store)
     }
 }
 

@@ -31,7 +31,7 @@ impl LiveSessions {
         let mut slot = self.0.lock(id).await;
         if let Ok(info) = store.session(id).await {
             info.require_root()?;
-            agents.check_known(&SessionSettings::from_stored(info.settings.as_deref()))?;
+            agents.check_known(&agents.stored_settings(info.settings.as_deref()))?;
         }
         if let Some(session) = slot.session()
             && session.is_running().await
@@ -71,7 +71,7 @@ impl LiveSessions {
         let mut slot = self.0.lock(id).await;
         let info = store.session(id).await?;
         info.require_root()?;
-        let old = SessionSettings::from_stored(info.settings.as_deref());
+        let old = agents.stored_settings(info.settings.as_deref());
         agents.check_known(&old)?;
         let mut new = change.apply(&old)?;
         agents.check_change(&old, &new)?;
@@ -124,7 +124,7 @@ impl LiveSessions {
         let Parts { agents, store, principal, .. } = &self.0.parts;
         let info = store.session(id).await?;
         info.require_root()?;
-        let settings = SessionSettings::from_stored(info.settings.as_deref());
+        let settings = agents.stored_settings(info.settings.as_deref());
         agents.check_known(&settings)?;
         let old = settings;
         let mut settings = change.apply(&old)?;

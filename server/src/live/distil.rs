@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loopwright_core::event::InputEvent;
 use loopwright_core::{AgentHandle, Principal, SessionStore};
-use loopwright_host::{Agents, SessionSettings};
+use loopwright_host::Agents;
 use loopwright_memory::long_term::{DISTIL_COMMAND, is_distil_due};
 
 use crate::error::ApiError;
@@ -22,7 +22,7 @@ pub(super) async fn start(
     daily_budget: &DailyBudget,
 ) -> Result<Option<RunPermit>, ApiError> {
     let state = handle.state().await?;
-    let settings = SessionSettings::from_stored(state.settings.as_deref());
+    let settings = agents.stored_settings(state.settings.as_deref());
     if !agents.distils_at_end(&settings) || !is_distil_due(&state) {
         return Ok(None);
     }

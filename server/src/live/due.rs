@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures::StreamExt;
 use loopwright_core::log::{Due, PROBATION, SessionInfo, SessionQuery};
 use loopwright_core::{Environment, SystemEnvironment};
-use loopwright_host::SessionSettings;
 use tokio::time::Instant;
 
 use super::{LiveSessions, Parts};
@@ -30,14 +29,16 @@ impl LiveSessions {
         }
     }
 
-    /// Calls [`run_due`](Self::run_due) repeatedly, for sessions whose process has died meanwhile.
-    /// A session whose work has not changed since the last sweep is not reopened.
-    pub(crate) async fn keep_running_due(&self) {
+    /// Calls [`run_due`](Self::run_due) repeatedly while `alive` returns the sessions, for sessions
+    /// whose process has died meanwhile. A session whose work has not changed since the last sweep
+    /// is not reopened.
+    pub(crate) async fn keep_running_due(alive: impl Fn() -> Option<LiveSessions>) {
         let mut done = HashMap::new();
-        loop {
+        while let Some(sessions) = alive() {
             let next = Instant::now() + SWEEP_INTERVAL;
             // Runs that take longer continue.
-            let _ = tokio::time::timeout_at(next, self.run_due(&mut done)).await;
+            let _ = tokio::time::timeout_at(next, sessions.run_due(&mut done)).await;
+            drop(sessions);
             tokio::time::sleep_until(next).await;
         }
     }
@@ -49,7 +50,7 @@ impl LiveSessions {
     /// last opened, unless they have unread inputs or a deadline. `done` has the length of each log
     /// then.
     pub(crate) async fn run_due(&self, done: &mut HashMap<Arc<str>, u64>) {
-        let Parts { store, .. } = &self.0.parts;
+        let Parts { agents, store, .. } = &self.0.parts;
         // Without prompts and arguments, which would all be in memory at the same time.
         let sessions = match store.sessions_page(&SessionQuery::new(usize::MAX).brief()).await {
             Ok(page) => page.sessions,
@@ -58,20 +59,24 @@ impl LiveSessions {
             }
         };
         let now = SystemEnvironment.now();
-        let due: Vec<SessionInfo> = sessions
-            .into_iter()
-            .filter(|session| {
-                let settings = SessionSettings::from_stored(session.settings.as_deref());
-                self.0.parts.agents.can_open(&settings)
-            })
-            .filter(|session| match session.due_at(now) {
-                Some(Due::Inbox | Due::Deadline) => true,
-                Some(Due::Decision | Due::Request | Due::Steer) => {
-                    done.get(&session.id) != Some(&session.entries)
-                }
-                _ => false,
-            })
-            .collect();
+        let due = sessions.into_iter().filter(|session| match session.due_at(now) {
+            Some(Due::Inbox | Due::Deadline) => true,
+            Some(Due::Decision | Due::Request | Due::Steer) => {
+                done.get(&session.id) != Some(&session.entries)
+            }
+            _ => false,
+        });
+        let (due, left): (Vec<SessionInfo>, Vec<SessionInfo>) = due.partition(|session| {
+            let settings = agents.stored_settings(session.settings.as_deref());
+            agents.can_open(&settings)
+        });
+        for SessionInfo { id, entries, .. } in left {
+            if done.insert(id.clone(), entries) != Some(entries) {
+                let why = "its settings name no agent and model of this server; a session without \
+                           settings needs `ServerBuilder::adopt_sessions`";
+                tracing::warn!(session = &*id, "it has work to do and is left alone: {why}");
+            }
+        }
         // A session whose process died may kill this process too. Suspects are opened one after the
         // other, so that the others are not blamed.
         let (suspects, due): (Vec<SessionInfo>, Vec<SessionInfo>) =

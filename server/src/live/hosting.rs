@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::join_all;
 use loopwright_core::AgentHandle;
 use loopwright_core::log::MemoryError;
 use loopwright_durable::{ClusterError, Host, Hosted};
@@ -113,19 +114,19 @@ impl Host for SessionHost {
 
     async fn drain(&self) {
         let Ok(sessions) = self.sessions() else { return };
-        sessions.note_end().await;
         sessions.0.parts.cluster.hand_over().start();
-        loop {
-            let open: Vec<Arc<str>> = sessions.0.by_id().keys().cloned().collect();
-            let mut all_closed = true;
-            for id in open {
-                all_closed &= sessions.close_idle(&id).await;
+        let close = async {
+            loop {
+                let open: Vec<Arc<str>> = sessions.0.by_id().keys().cloned().collect();
+                let closed = join_all(open.iter().map(|id| sessions.close_idle(id))).await;
+                if closed.into_iter().all(|is_closed| is_closed) {
+                    return;
+                }
+                sleep(DRAIN_INTERVAL).await;
             }
-            if all_closed {
-                return;
-            }
-            sleep(DRAIN_INTERVAL).await;
-        }
+        };
+        // A turn may take longer than the process has.
+        tokio::join!(sessions.note_end(), close);
     }
 }
 

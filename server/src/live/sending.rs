@@ -6,7 +6,6 @@ use loopwright_core::agent::InputError;
 use loopwright_core::event::{Input, InputEvent};
 use loopwright_core::log::{MemoryError, PostedInput, post_and_wait};
 use loopwright_core::message::{InputId, new_input_id};
-use loopwright_host::SessionSettings;
 use tokio::time::Instant;
 
 use super::{Lease, LiveSessions, Parts, is_end};
@@ -63,7 +62,7 @@ impl LiveSessions {
     pub(crate) async fn check_takes_images(&self, id: &str) -> Result<(), ApiError> {
         let Parts { agents, store, principal, .. } = &self.0.parts;
         let info = store.session(id).await?;
-        let settings = SessionSettings::from_stored(info.settings.as_deref());
+        let settings = agents.stored_settings(info.settings.as_deref());
         let principal = info.owner.as_ref().or(principal.as_ref());
         let agent = agents.for_session(settings, principal).await?;
         match agent.model().images {

@@ -117,7 +117,7 @@ async fn of_session(
 ) -> Result<Json<AgentDescription>, ApiError> {
     let shared = server.shared();
     let session = shared.store.session(&id).await?;
-    let settings = SessionSettings::from_stored(session.settings.as_deref());
+    let settings = shared.agents.stored_settings(session.settings.as_deref());
     built(&server, session.owner.as_ref().or(shared.principal.as_ref()), settings).await
 }
 

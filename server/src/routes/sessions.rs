@@ -70,7 +70,7 @@ async fn status_of(server: &Server, id: &str) -> Result<SessionStatus, ApiError>
     let session = shared.store.session(id).await?;
     let held = session.held.map(|held| held.to_string());
     let setup = Setup::of(&shared.agents, &session);
-    let settings = SessionSettings::from_stored(session.settings.as_deref());
+    let settings = shared.agents.stored_settings(session.settings.as_deref());
     let commands = shared.agents.commands(&settings);
     if let Some(handle) = shared.live.peek(id).await
         && let Ok(state) = handle.state().await

@@ -209,6 +209,15 @@ impl ServerBuilder {
         self
     }
 
+    /// Gives the sessions of the store that have no settings to the first agent. A program makes
+    /// such sessions with [`GenericAgent::open`](loopwright_core::GenericAgent::open), without a
+    /// server. Without this they can only be read, because they may be another program's, with
+    /// other tools.
+    pub fn adopt_sessions(mut self) -> Self {
+        self.agents.adopt_sessions();
+        self
+    }
+
     /// Adds one of the app's own settings to the settings of sessions. Agents read it with
     /// [`AgentSetup::custom`](loopwright_host::AgentSetup::custom). Clients choose its value under
     /// `custom` of a session's settings, unless it is [`host_only`](CustomSetting::host_only).

@@ -111,7 +111,7 @@ impl Participant {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             checked => checked?,
         };
-        let settings = SessionSettings::from_stored(info.settings.as_deref());
+        let settings = shared.agents.stored_settings(info.settings.as_deref());
         let agent = shared.agents.name_of(&settings);
         if *agent != *self.agent {
             let why = format!("The session `{key}` belongs to the agent `{agent}`: use it there.");

@@ -85,7 +85,8 @@ async function approvals() {
   await say(agent, 'pay');
   const edited = { approved: true, editedArgs: { amount: 1 } };
   await resolve(agent, () => ({ status: 'resolved', payload: edited }));
-  assert.equal(texts(agent, 'tool').at(-1), 'paid');
+  const note = 'The user changed arguments of this call before it ran: {"amount":1}';
+  assert.equal(texts(agent, 'tool').at(-1), `paid\n${note}`);
 }
 
 async function questions() {

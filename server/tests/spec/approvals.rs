@@ -8,10 +8,12 @@ use loopwright_core::event::InputEvent;
 use loopwright_core::log::{Due, InMemoryStore, InputReceipt, LogEntry, PostedInput};
 use loopwright_core::testing::{Script, ScriptedModel, TestTool};
 use loopwright_core::tool::{ActionOptions, Approval, DecisionKind};
-use loopwright_core::{AgentBuilder, GenericAgent, Principal, SessionStore};
+use loopwright_core::{
+    AgentBuilder, Environment, GenericAgent, Principal, SessionStore, SystemEnvironment,
+};
 use loopwright_host::{AgentRejection, AgentSetup};
 use loopwright_patterns::PiPattern;
-use loopwright_server::{Caller, Server};
+use loopwright_server::{Caller, Server, router};
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -219,6 +221,46 @@ async fn a_server_takes_the_defaults_that_are_due() {
     let messages = next.get(&format!("/api/sessions/{id}/messages")).await["messages"].clone();
     let last = messages.as_array().unwrap().last().unwrap().clone();
     assert_eq!(last["parts"][0]["text"], "Done.", "the run went on");
+}
+
+/// C477: A server that adopts sessions without settings does their due work; any other leaves them
+/// alone. `router` alone is enough.
+#[tokio::test(start_paused = true)]
+async fn a_session_made_without_the_server_is_woken() {
+    for adopts in [true, false] {
+        let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
+        let replies = || {
+            ScriptedModel::new([]).reply_with(|request| match request.messages.len() {
+                1 => Script::calls([("c1", "pay", json!({}))]),
+                _ => Script::text("Done."),
+            })
+        };
+        let options = ActionOptions::new().deadline(Duration::from_secs(3_600));
+        let pay = TestTool::new("pay")
+            .spec(|spec| spec.approval(Approval::Always).action_options(options.clone()));
+        let agent =
+            || GenericAgent::builder(replies(), PiPattern).tool(pay.clone()).build().unwrap();
+        let handle = agent().open(&store, "own").await.unwrap();
+        handle.prompt("Pay.").await.unwrap();
+        handle.close().await;
+        let mut entries = store.read("own", 0).await.unwrap();
+        for entry in &mut entries {
+            if let LogEntry::CallAwaiting { terms, .. } = entry {
+                Arc::make_mut(terms).deadline = Some(1);
+            }
+        }
+        let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
+        store.open("own").await.unwrap().append(0, entries.into()).await.unwrap();
+        let mut server = Server::builder(store.clone()).agent("paying", agent());
+        if adopts {
+            server = server.adopt_sessions();
+        }
+        let _routes = router(server.build().unwrap());
+        tokio::time::sleep(Duration::from_secs(90)).await;
+        let session = store.session("own").await.unwrap();
+        let is_due = session.due_at(SystemEnvironment.now()).is_some();
+        assert_eq!(is_due, !adopts, "{session:?}");
+    }
 }
 
 /// C273: A server carries out a decision that a killed process has logged and not acted on.

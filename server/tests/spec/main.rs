@@ -14,6 +14,8 @@ mod daily_use;
 mod event_streams;
 mod front_end_protocols;
 mod full_disk;
+#[cfg(feature = "cluster")]
+mod hand_over;
 mod history;
 mod http2;
 mod images;

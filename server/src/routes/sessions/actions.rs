@@ -7,11 +7,11 @@ use axum::extract::{Query, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use loopwright_core::ToolOutput;
-use loopwright_core::event::{ActionResult, Decision, Provided};
+use loopwright_core::event::{ActionResult, Decision, Provided, change_digest};
 use loopwright_core::log::{PendingAction, PendingQuery};
 use loopwright_core::message::Content;
 use loopwright_core::tool::DecisionKind;
-use loopwright_host::{RejectionKind, SessionSettings};
+use loopwright_host::RejectionKind;
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -63,6 +63,9 @@ pub(crate) struct ActionPreview {
     /// changes no file, or if there is a problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     diff: Option<String>,
+    /// The digest of the change. An approval with it runs the call only if it still makes this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    change: Option<Arc<str>>,
     /// A sentence that says why there is no diff: the call would fail, or the diff is longer than
     /// 1 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,6 +97,10 @@ pub(crate) struct DecisionBody {
     /// status 400. With `content`: details of the result for front ends.
     #[serde(default)]
     data: Option<Value>,
+    /// For `approve`: the `change` of the preview that was shown. If the call would make another
+    /// one when it is about to start, it does not run, and the model is told.
+    #[serde(default)]
+    change: Option<String>,
     /// The client's id of this input. An input whose id the session already has is accepted and
     /// changes nothing.
     #[serde(default)]
@@ -173,7 +180,9 @@ impl DecisionBody {
             }),
             _ => return Err(ApiError::at("/decision", "The server does not support this one.")),
         };
-        Ok(ActionResult::new(call, self.digest, decision))
+        let is_approval = decision == Decision::Approve;
+        let change = self.change.filter(|_| is_approval).map(Arc::from);
+        Ok(ActionResult::new(call, self.digest, decision).change(change))
     }
 }
 
@@ -242,13 +251,16 @@ async fn preview(
         return Err(ApiError::new(ErrorKind::NotFound, why));
     };
     let digest = action.digest.clone();
-    let mut preview = ActionPreview { digest, diff: None, problem: None };
+    let mut preview = ActionPreview { digest, diff: None, change: None, problem: None };
     // Only an approval runs the call with these arguments, so other requests have no preview.
     if action.request.is_none() {
-        let settings = SessionSettings::from_stored(info.settings.as_deref());
+        let settings = shared.agents.stored_settings(info.settings.as_deref());
         let principal = info.owner.as_ref().or(shared.principal.as_ref());
         match shared.agents.preview(settings, principal, &action).await {
-            Ok(diff) => preview.diff = diff,
+            Ok(diff) => {
+                preview.change = diff.as_deref().map(change_digest);
+                preview.diff = diff;
+            }
             Err(error) if error.kind() == RejectionKind::BadRequest => {
                 preview.problem = Some(error.message().into());
             }

@@ -58,7 +58,7 @@ pub(crate) struct Setup {
 impl Setup {
     /// Returns the setup of a session.
     pub(crate) fn of(agents: &Agents, session: &SessionInfo) -> Self {
-        let settings = SessionSettings::from_stored(session.settings.as_deref());
+        let settings = agents.stored_settings(session.settings.as_deref());
         let read_only = !agents.can_open(&settings);
         let settings = agents.with_defaults(settings);
         let SessionSettings { agent, work_dir, model, .. } = settings;

@@ -105,6 +105,7 @@ impl ServerBuilder {
             #[cfg(feature = "webhooks")]
             webhooks,
             live: LiveSessions::new(parts, self.limits.open_sessions),
+            sweeps: Arc::default(),
             runs,
             metrics,
             event_streams: EventStreams::default(),
