@@ -1,4 +1,4 @@
-//! `loopwright init`: a new crate with an agent, a tool, tests and the app around it.
+//! `loopwright init`: a new crate with an agent, two tools, tests and the app around it.
 
 use std::fs;
 use std::io;
@@ -102,7 +102,7 @@ pub(crate) fn command() -> Command {
              checkout that contains the current directory is used.",
         );
     Command::new("init")
-        .about("Create a crate with an agent, a tool, tests and the app around it")
+        .about("Create a crate with an agent, two tools, tests and the app around it")
         .arg(directory)
         .arg(checkout)
 }
@@ -113,10 +113,17 @@ pub(crate) fn run(arguments: &ArgMatches) -> ExitCode {
         return ExitCode::from(2); // it is required
     };
     match create(directory, arguments.get_one::<PathBuf>("checkout").map(PathBuf::as_path)) {
-        Ok(()) => {
+        Ok(source) => {
             let shown = directory.display();
-            eprintln!("Created {shown}: an agent, two tools, tests and an app. Next:\n");
-            eprintln!("    cd {shown}\n    cargo test\n    cargo run");
+            eprintln!("Created {shown}: an agent, two tools, tests and an app.");
+            if source.is_none() {
+                eprintln!(
+                    "It depends on the published crates of loopwright {}. If they are not \
+                     published yet, use `--checkout DIR`.",
+                    env!("CARGO_PKG_VERSION")
+                );
+            }
+            eprintln!("Next:\n\n    cd {shown}\n    cargo test\n    cargo run");
             ExitCode::SUCCESS
         }
         Err(why) => {
@@ -126,8 +133,9 @@ pub(crate) fn run(arguments: &ArgMatches) -> ExitCode {
     }
 }
 
-/// Creates the crate. A failure leaves no part of it behind.
-fn create(directory: &Path, checkout: Option<&Path>) -> Result<(), String> {
+/// Creates the crate, and returns the checkout that it depends on. A failure leaves no part of it
+/// behind.
+fn create(directory: &Path, checkout: Option<&Path>) -> Result<Option<PathBuf>, String> {
     let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     check_name(name)?;
     let checkout = match checkout {
@@ -152,12 +160,17 @@ fn create(directory: &Path, checkout: Option<&Path>) -> Result<(), String> {
                 "{shown} exists already; nothing was changed. Choose another name."
             ));
         }
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            let parent = directory.parent().unwrap_or(directory).display();
+            return Err(format!("{shown} cannot be created: there is no directory {parent}."));
+        }
         Err(why) => return Err(format!("{shown} cannot be created: {why}.")),
     }
     write(directory, name, checkout.as_deref()).map_err(|why| {
         let _ = fs::remove_dir_all(directory); // created by this function
         format!("{shown} could not be filled, and was removed: {why}.")
-    })
+    })?;
+    Ok(checkout)
 }
 
 /// Writes the files of the crate.

@@ -53,6 +53,18 @@ pub(crate) struct RuleOptions {
 }
 
 impl RuleOptions {
+    /// Returns whether only people on this machine can reach a server that listens on this address,
+    /// and all are its operator.
+    pub(crate) fn is_personal(&self, address: SocketAddr, has_users: bool) -> bool {
+        let is_local = address.ip().to_canonical().is_loopback() && self.trusted_proxy.is_empty();
+        is_local && !has_users
+    }
+
+    /// Returns whether clients may use only some models.
+    pub(crate) fn limit_models(&self) -> bool {
+        !self.allow_model.is_empty() || !self.allow_address.is_empty()
+    }
+
     /// Returns the rules of a server that listens on this address. `has_users` is true if it has
     /// users besides its operator.
     pub(crate) fn rules(
@@ -60,8 +72,7 @@ impl RuleOptions {
         address: SocketAddr,
         has_users: bool,
     ) -> Result<OperatorRules, ConfigError> {
-        let is_local = address.ip().to_canonical().is_loopback() && self.trusted_proxy.is_empty();
-        let mut rules = match is_local && !has_users {
+        let mut rules = match self.is_personal(address, has_users) {
             true => OperatorRules::open(),
             false => OperatorRules::strict(),
         };

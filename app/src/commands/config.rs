@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(default("silence_timeout"), json!(timeouts.silence.as_secs()));
         assert_eq!(default("thinking"), json!(ThinkingLevel::default()));
         assert_eq!(default("max_session_turns"), Value::Null);
-        assert_eq!(default("guard"), json!(false));
+        assert_eq!(default("guard"), json!(true));
         assert_eq!(default("readable"), json!([]));
     }
 }

@@ -4,32 +4,36 @@ use std::env;
 use std::future::pending;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright_core::Principal;
 use loopwright_core::limits::Budget;
-use loopwright_host::{ConfigError, EnvModels};
+use loopwright_host::{AgentFactory, AgentSetup, ConfigError, EnvModels, SessionSettings};
 use loopwright_providers::{MAX_ATTEMPTS, MAX_RETRY_DELAY};
 use loopwright_server::{Caller, Server, ServerBuilder, Webhook};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use crate::args::{DEFAULT_ADDR, DEFAULT_GRACE, ServeArgs};
+use crate::args::{DEFAULT_ADDR, DEFAULT_GRACE, LogFormat, ServeArgs};
 use crate::config::Config;
 use crate::error::StartError;
 use crate::exit_code::ABORTED;
 use crate::facts;
 use crate::interrupt::Interrupt;
 use crate::mcp::Servers;
-use crate::session::catalogue;
+use crate::program::Kind;
+use crate::session::{catalogue, detect};
 use crate::{log, output};
 
 /// Serves until the process is asked to stop, and returns the exit code.
-pub(crate) async fn serve(args: ServeArgs, config: &Config) -> Result<u8, StartError> {
+pub(crate) async fn serve(mut args: ServeArgs, config: &Config) -> Result<u8, StartError> {
     let names = &config.program.names;
     log::start(names, args.log_format.unwrap_or_default())?;
     let grace = args.grace.unwrap_or(DEFAULT_GRACE);
-    let server = server(&args, config)?;
+    let models = models(&args.defaults.0, config)?;
+    choose_model(&mut args, &models, config).await;
+    let server = server(&args, models, config)?;
     let mut interrupt = Interrupt::listen()?;
     let mut terminate = Interrupt::terminate()?;
     let listener = listen(args.addr).await?;
@@ -70,14 +74,60 @@ pub(crate) async fn serve(args: ServeArgs, config: &Config) -> Result<u8, StartE
     }
 }
 
-fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
+fn models(defaults: &SessionSettings, config: &Config) -> Result<EnvModels, StartError> {
+    let delay = defaults.max_retry_delay.map(|seconds| Duration::from_secs(seconds.into()));
+    Ok(EnvModels::default()
+        .catalogue(catalogue(defaults.models.as_ref(), &config.program.names)?)
+        .retries(defaults.max_attempts.unwrap_or(MAX_ATTEMPTS), delay.unwrap_or(MAX_RETRY_DELAY))
+        .timeouts(defaults))
+}
+
+/// Chooses the default model as the chat does, if none is named and all agents need one. A server
+/// with other users, with rules for models, or with others beside it has the models that its
+/// operator names.
+async fn choose_model(args: &mut ServeArgs, models: &EnvModels, config: &Config) {
+    let address = args.addr.unwrap_or(DEFAULT_ADDR);
+    let is_personal = args.rules.is_personal(address, has_users(args));
+    let has_rules = args.rules.limit_models() || args.cluster.placement.is_some();
+    let defaults = &mut args.defaults.0;
+    if defaults.model.is_some() || !is_personal || has_rules {
+        return;
+    }
+    for (_, kind) in &config.program.agents {
+        let Kind::Own(factory) = kind else { continue };
+        let mut setup = AgentSetup::new(SessionSettings::new())
+            .defaults(defaults.clone())
+            .custom_settings(config.program.settings.clone())
+            .models(Arc::new(models.clone()))
+            .for_principal(facts::user());
+        if let Some(system) = &config.program.system {
+            setup = setup.default_system(system.clone());
+        }
+        let built = factory.build(&setup).await;
+        if !built.is_err_and(|rejection| rejection.path() == Some("/model")) {
+            return;
+        }
+    }
+    // Without one, clients can still name a model.
+    let (note, model) = match detect(defaults, config).await {
+        Ok(choice) => (choice.note, Some(choice.model)),
+        Err(why) => (format!("{why} Sessions must name a model."), None),
+    };
+    match args.log_format.unwrap_or_default() {
+        LogFormat::Text => output::info(&note),
+        LogFormat::Json => tracing::warn!("{note}"),
+    }
+    defaults.model = model;
+}
+
+/// Returns whether the server has users besides its operator.
+fn has_users(args: &ServeArgs) -> bool {
+    !args.user.is_empty() || args.jwt.jwt_issuer.is_some()
+}
+
+fn server(args: &ServeArgs, models: EnvModels, config: &Config) -> Result<Server, StartError> {
     let names = &config.program.names;
     let mut defaults = args.defaults.0.clone();
-    let delay = defaults.max_retry_delay.map(|seconds| Duration::from_secs(seconds.into()));
-    let models = EnvModels::default()
-        .catalogue(catalogue(defaults.models.as_ref(), names)?)
-        .retries(defaults.max_attempts.unwrap_or(MAX_ATTEMPTS), delay.unwrap_or(MAX_RETRY_DELAY))
-        .timeouts(&defaults);
     let memory = facts::open_if(defaults.memory, names)?;
     (defaults.models, defaults.memory) = (None, None); // they are open
     let mut builder = Server::builder(config.program.open_store(args.store.path.clone())?)
@@ -141,8 +191,7 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
     if let Some(bytes) = args.max_body {
         builder = builder.max_body(bytes as usize);
     }
-    let has_users = !args.user.is_empty() || args.jwt.jwt_issuer.is_some();
-    let rules = args.rules.rules(args.addr.unwrap_or(DEFAULT_ADDR), has_users);
+    let rules = args.rules.rules(args.addr.unwrap_or(DEFAULT_ADDR), has_users(args));
     let failed = |why: ConfigError| StartError(why.to_string());
     builder = builder.rules(rules.map_err(failed)?);
     builder = builder.trusted_proxies(&args.rules.trusted_proxy).map_err(failed)?;

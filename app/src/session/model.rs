@@ -12,20 +12,21 @@ use crate::config::Config;
 use crate::environment::started_as;
 use crate::error::StartError;
 
-/// The note about offline rules that the user chose.
-pub(super) const OFFLINE: &str = "Offline rules answer, as chosen; they are not a language model.";
+/// The note about offline rules that the user or the session has chosen.
+pub(super) const OFFLINE: &str = "Offline rules answer; they are not a language model. \
+    --model PROVIDER/NAME chooses one.";
 
 /// The name of a model, and a note for the user about the choice.
-pub(super) struct Choice {
+pub(crate) struct Choice {
     /// The model, as `PROVIDER/NAME`.
-    pub(super) model: String,
-    pub(super) note: String,
+    pub(crate) model: String,
+    pub(crate) note: String,
 }
 
 /// Returns the first model of the server at the address in the settings. Without an address,
 /// returns the model of the first provider whose key is in the environment, else of a server on
 /// this machine, else offline rules.
-pub(super) async fn detect(
+pub(crate) async fn detect(
     settings: &SessionSettings,
     config: &Config,
 ) -> Result<Choice, StartError> {

@@ -201,8 +201,9 @@ pub(crate) async fn send_input(
             let failed = aborted.err().filter(|why| !matches!(why, InputError::NothingToAbort(_)));
             failed.map(undelivered(String::new(), false))
         }
-        Effect::Decide { call, digest, decision } => {
-            let result = ActionResult::new(call.clone(), digest, decision).source("terminal");
+        Effect::Decide { call, digest, decision, change } => {
+            let result = ActionResult::new(call.clone(), digest, decision);
+            let result = result.source("terminal").change(change);
             let event = InputEvent::ExternalActionResult(result);
             let why = handle.send(event).await.err()?.to_string();
             Some(Outcome::Refused { call, why })

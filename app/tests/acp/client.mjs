@@ -1,7 +1,7 @@
 // The client of the tests in main.rs: `node client.mjs TEST BINARY DIRECTORY MODEL`.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { Readable, Writable } from "node:stream";
 import * as acp from "@agentclientprotocol/sdk";
 
@@ -104,6 +104,24 @@ const tests = {
         const ends = of(updates, "tool_call_update").filter(({ status }) => status !== "in_progress");
         assert.deepEqual(ends.map(({ status }) => status), ["completed", "failed"]);
         assert.equal(ends[0].content[0].type, "diff");
+      },
+      { permit },
+    );
+  },
+
+  changed: () => {
+    const asked = [];
+    const permit = (params) => {
+      asked.push(params.toolCall.content.find((content) => content.type === "diff").newText);
+      if (asked.length === 1) writeFileSync(`${cwd}/notes.txt`, "one\ntwo, theirs\nthree\n");
+      return select(params, "allow_once");
+    };
+    return connect(
+      async ({ ctx }) => {
+        const { sessionId } = await start(ctx);
+        const turn = await prompt(ctx, sessionId, text("Translate."));
+        assert.equal(turn.stopReason, "end_turn");
+        assert.deepEqual(asked, ["one\nzwei\nthree\n", "one\nzwei, theirs\nthree\n"]);
       },
       { permit },
     );

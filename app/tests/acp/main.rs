@@ -94,6 +94,21 @@ fn a_change_is_made_only_if_the_user_allows_it() {
     assert_eq!(notes(&dir), "one\nzwei\nthree\n");
 }
 
+/// C485: An approval of a change that is no longer the one shown does not run the call.
+#[test]
+fn a_change_that_is_not_the_one_shown_is_not_made() {
+    let dir = with_notes();
+    run("changed", &dir, |model| {
+        edit(model.request(), "two", "zwei");
+        let request = model.request();
+        assert!(request.last().contains("It has not run"), "{}", request.last());
+        assert_eq!(notes(&dir), "one\ntwo, theirs\nthree\n");
+        edit(request, "two", "zwei");
+        model.request().say("Done.");
+    });
+    assert_eq!(notes(&dir), "one\nzwei, theirs\nthree\n");
+}
+
 /// C383: In the mode that accepts edits, files are changed without asking, and commands still ask.
 /// A tool that is always allowed no longer asks.
 #[test]

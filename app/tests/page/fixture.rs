@@ -148,6 +148,10 @@ impl Fixture {
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.dir.path().join(name)).unwrap()
     }
+
+    pub(crate) fn write(&self, name: &str, content: &str) {
+        std::fs::write(self.dir.path().join(name), content).unwrap();
+    }
 }
 
 fn wait<T>(work: impl Future<Output = T>) -> T {

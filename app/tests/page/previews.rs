@@ -33,3 +33,26 @@ fn the_change_is_shown_before_the_decision() {
     assert!(fixture.read("Cargo.toml").contains("sheep"));
     assert_eq!(tab.console_errors(), Vec::<String>::new());
 }
+
+/// C485: An approval of a change that is no longer the one shown does not run the call.
+#[test]
+fn a_change_that_is_not_the_one_shown_is_not_made() {
+    let fixture = Fixture::new();
+    let tab = fixture.tab();
+    tab.say("Rewrite it.");
+    fixture.request().call(&[("edit_file", edit("goats"))]);
+    tab.until_text(".card .diff .add", "goats for engineers");
+    let theirs = fixture.read("Cargo.toml").replace("engineers", "everyone");
+    fixture.write("Cargo.toml", &theirs);
+    tab.click(".card .approve");
+    let request = fixture.request();
+    assert!(request.last().contains("It has not run"), "{}", request.last());
+    assert_eq!(fixture.read("Cargo.toml"), theirs);
+    request.call(&[("edit_file", edit("goats"))]);
+    tab.until_text(".card .diff .add", "goats for everyone");
+    tab.click(".card .approve");
+    fixture.request().say("Done.");
+    tab.until_text(".assistant", "Done.");
+    tab.screenshot("preview-changed");
+    assert_eq!(fixture.read("Cargo.toml"), theirs.replace("sheep", "goats"));
+}

@@ -1,4 +1,4 @@
-//! `--guard`: another process changed a file after it was read.
+//! `guard`: another process changed a file after it was read.
 
 use std::fs;
 
@@ -37,16 +37,17 @@ fn session(more: &[&str]) -> [(String, String); 2] {
     [first, second]
 }
 
+/// C479
 #[test]
 fn a_file_that_the_user_changed_is_not_overwritten_until_the_agent_rereads_it() {
-    let [(result, there), (_, later)] = session(&["--guard"]);
+    let [(result, there), (_, later)] = session(&[]);
     assert!(result.contains("`notes.txt` has changed on disk since it was last read"), "{result}");
     assert_eq!((there.as_str(), later.as_str()), ("the user's\n", "the model's\n"));
 }
 
 #[test]
 fn without_it_the_model_has_its_way() {
-    let [(result, there), _] = session(&[]);
+    let [(result, there), _] = session(&["--guard=false"]);
     assert!(result.contains("notes.txt"), "{result}");
     assert_eq!(there, "the model's\n");
 }

@@ -305,7 +305,7 @@ fn the_user_of_the_client_decides() {
     };
     // The state contains the digest of another call.
     let mut state: Value = serde_json::from_str(asked["requestState"].as_str().unwrap()).unwrap();
-    state["digests"][name] = json!("0123");
+    state["shown"][name]["digest"] = json!("0123");
     let refused = client.call("tools/call", params(&json!(state.to_string())));
     assert_eq!(refused["resultType"], "input_required", "{refused}");
     assert!(refused.to_string().contains("digest"), "{refused}");
@@ -315,6 +315,43 @@ fn the_user_of_the_client_decides() {
     assert_eq!(fs::read_to_string(&written).unwrap(), "hi");
     let forged = client.request("tools/call", params(&json!("{}")));
     assert_eq!(client.response(forged)["error"]["code"], -32602);
+    client.close();
+}
+
+/// C485: An approval of a change that is no longer the one shown does not run the call.
+#[test]
+fn a_change_that_is_not_the_one_shown_is_not_made() {
+    let project = project();
+    let file = project.path().join("a.txt");
+    let approve = || accept(json!({ "decision": "approve" }));
+    let mut client = Client::start(&project, &["--model", "offline"], elicits());
+    let call = client.start_call("coding", json!({ "message": WRITE, "session": "s" }));
+    let (_, id) = client.elicitation();
+    fs::write(&file, "theirs\n").unwrap();
+    client.answer(id, approve());
+    client.result(call);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "theirs\n");
+    let call = client.start_call("coding", json!({ "message": WRITE, "session": "s" }));
+    let (form, id) = client.elicitation();
+    assert!(form["message"].as_str().unwrap().contains("-theirs"), "{form}");
+    client.answer(id, approve());
+    client.result(call);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "hi");
+    client.close();
+
+    let mut client = Client::modern(&project, &["--model", "offline"], elicits());
+    let mut call = json!({
+        "name": "coding",
+        "arguments": { "message": WRITE, "session": "t" },
+    });
+    let asked = client.call("tools/call", call.clone());
+    fs::write(&file, "theirs\n").unwrap();
+    let name = asked["inputRequests"].as_object().unwrap().keys().next().unwrap();
+    call["inputResponses"] = json!({ name: approve() });
+    call["requestState"] = asked["requestState"].clone();
+    let done = client.call("tools/call", call);
+    assert_eq!(done["structuredContent"]["status"], "done", "{done}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "theirs\n");
     client.close();
 }
 

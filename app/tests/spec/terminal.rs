@@ -229,6 +229,36 @@ fn an_edit_is_shown_as_of_when_its_turn_comes() {
     assert_eq!(std::fs::read_to_string(project.path().join("a.txt")).unwrap(), "gamma\n");
 }
 
+/// C485: an approval of a change that is no longer the one shown does not run the call; the model
+/// makes it again, and the user sees the change that it would make now.
+#[test]
+fn a_change_that_is_not_the_one_shown_is_not_made() {
+    let project = project();
+    let file = project.path().join("a.txt");
+    std::fs::write(&file, "alpha\nbeta\n").unwrap();
+    let server = Server::start();
+    let mut terminal =
+        Terminal::start(&project, &["--model", "openai/x", "--base-url", &server.url]);
+    terminal.until_seen("openai/x");
+    terminal.types("Shout\r");
+    let edit = json!({ "path": "a.txt", "old_string": "beta", "new_string": "BETA" });
+    server.request().call(&[("edit_file", edit.clone())]);
+    terminal.until_seen("+ BETA");
+    std::fs::write(&file, "alpha\nbeta, theirs\n").unwrap();
+    terminal.until_seen("› y yes");
+    terminal.types("y");
+    let request = server.request();
+    assert!(request.last().contains("It has not run"), "{}", request.last());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "alpha\nbeta, theirs\n");
+    request.call(&[("edit_file", edit)]);
+    terminal.until_seen("+ BETA, theirs");
+    terminal.until_seen("› y yes");
+    terminal.types("y");
+    server.request().say("Done.");
+    terminal.until_seen("Done.");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "alpha\nBETA, theirs\n");
+}
+
 /// C134: at most sixty frames a second are drawn, however fast the model streams.
 #[test]
 fn a_flood_of_text_is_drawn_at_no_more_than_sixty_frames_a_second() {

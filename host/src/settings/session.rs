@@ -137,10 +137,10 @@ settings! {
     /// openai-chat/NAME and openai-responses/NAME choose between OpenAI's two formats. `loopwright
     /// models` lists the known models.
     ///
-    /// Without it, `run` and `chat` use the provider whose key is in the environment, else a server
-    /// on this machine that responds (Ollama, llama.cpp, vLLM, LM Studio), else offline rules. A
-    /// session of a server uses the server's model. Requests to /api/agent-chat bring their own
-    /// model and key.
+    /// Without it, `run`, `chat` and a `serve` that only its operator can reach use the provider
+    /// whose key is in the environment, else a server on this machine that responds (Ollama,
+    /// llama.cpp, vLLM, LM Studio), else offline rules. A session of a server uses the server's
+    /// model. Requests to /api/agent-chat bring their own model and key.
     #[schemars(regex(pattern = NOT_BLANK), length(max = MAX_MODEL_CHARS))]
     model: Option<String> = text("PROVIDER/NAME").changeable().risk(MODEL_RISK);
 
@@ -286,11 +286,13 @@ settings! {
         .changeable()
         .risk("what runs on your machine without approval");
 
-    /// Refuse to change a file that was modified by others since the agent read it.
+    /// Refuse to change a file that others changed since the agent read it.
     ///
-    /// The agent must read the file again first. Each session has its own record of reads, so the
-    /// option has no effect on `tools call`, which is a single call. It does not apply to commands.
-    guard: Option<bool> = switch().host_only().scope(SettingScope::Tools);
+    /// The agent must read the file again first. `false` switches this off. Each session has its
+    /// own record of reads, so the option has no effect on `tools call`, which is a single call. It
+    /// does not apply to commands.
+    guard: Option<bool> =
+        switch().default("`true` by default").host_only().scope(SettingScope::Tools);
 
     /// Let commands use the network. By default they have no network, not even localhost.
     network: Option<bool> =

@@ -20,7 +20,7 @@ impl SessionSettings {
     /// Applies the protections of files to the directory.
     pub(crate) fn protect(&self, workspace: Workspace) -> Workspace {
         let workspace = self.unprotected.iter().fold(workspace, Workspace::unprotected);
-        if self.guard.unwrap_or_default() { workspace.guarded() } else { workspace }
+        if self.guard.unwrap_or(true) { workspace.guarded() } else { workspace }
     }
 
     /// Returns the permissions and limits of commands: `base`, extended by these settings.

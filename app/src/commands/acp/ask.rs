@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
-use loopwright_core::event::{Decision, ExternalAction};
+use loopwright_core::event::{Decision, ExternalAction, change_digest};
 use loopwright_core::{Environment, SystemEnvironment};
 use loopwright_protocols::acp::{Answer, Permission, diffs, form, read_form, text_content};
 use serde_json::{Value, json};
@@ -15,8 +15,9 @@ use crate::terms;
 /// The reason given to the model for a question that the editor cannot show.
 const CANNOT_ASK: &str = "the user's editor cannot show this question: ask it in your answer";
 
-/// A question to the user about an action, which resolves to the answer.
-pub(super) type Asking = BoxFuture<'static, (ExternalAction, Answer)>;
+/// A question to the user about an action, which resolves to the answer. The text is the digest of
+/// the change that was shown, if one was.
+pub(super) type Asking = BoxFuture<'static, (ExternalAction, Answer, Option<Arc<str>>)>;
 
 /// Asks for a decision on a pending action. `protected` says why the file that it changes is
 /// protected; `can_always` offers to allow all later calls of the tool.
@@ -30,16 +31,22 @@ pub(super) async fn ask(
     let (client, session) = (client.clone(), opened.session.name.clone());
     let question = action.question();
     if client.has_forms() && question.as_ref().is_some_and(|question| !question.is_secret()) {
-        return async move { (action.clone(), fill_in(&client, &session, &action).await) }.boxed();
+        let fill_in = async move {
+            let answer = fill_in(&client, &session, &action).await;
+            (action, answer, None)
+        };
+        return fill_in.boxed();
     }
-    let content = content(opened, &action, protected).await;
+    let preview = opened.built.previews.of(&action).await;
+    let change = preview.as_ref().ok().and_then(|shown| shown.as_deref()).map(change_digest);
+    let content = content(opened, &action, preview, protected);
     let root = &opened.built.root;
     let Some(permission) = Permission::new(&action, root, content, can_always) else {
         let answer = match question {
             Some(_) => Answer::Decision(Decision::Deny(CANNOT_ASK.into())),
             None => Answer::Dismissed, // it waits for another system
         };
-        return async move { (action, answer) }.boxed();
+        return async move { (action, answer, None) }.boxed();
     };
     let ask = async move {
         let response =
@@ -48,19 +55,20 @@ pub(super) async fn ask(
             Ok(response) => permission.answer(&response),
             Err(why) => Answer::Invalid(why.message),
         };
-        (action, answer)
+        (action, answer, change)
     };
     ask.boxed()
 }
 
 /// Returns the content shown with a call: the change that it would make, and further facts for the
 /// approver.
-async fn content(
+fn content(
     opened: &mut Opened,
     action: &ExternalAction,
+    preview: Result<Option<String>, String>,
     protected: Option<String>,
 ) -> Vec<Value> {
-    let (diffs, why) = match opened.built.previews.of(action).await {
+    let (diffs, why) = match preview {
         Ok(unified) => (diffs(&opened.built.root, &unified.unwrap_or_default()), None),
         Err(why) => (Vec::new(), Some(why)),
     };

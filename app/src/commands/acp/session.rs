@@ -100,8 +100,8 @@ impl EditorSession {
                     }
                 },
                 () = or_never(&mut self.idle) => self.settle().await,
-                (action, answer) = or_never(&mut self.asking) => {
-                    self.answered(action, answer).await;
+                (action, answer, shown) = or_never(&mut self.asking) => {
+                    self.answered(action, answer, shown).await;
                 }
                 reply = or_never(&mut self.command) => self.replied(reply).await,
                 answer = or_never(&mut self.consenting) => self.consented(answer).await,
@@ -342,28 +342,34 @@ impl EditorSession {
         let protected = protected_file(&action.name, &action.arguments);
         let can_always = action.request.is_none() && action.path.is_empty() && protected.is_none();
         if can_always && self.opened.allowed.has_tool(&action.name) {
-            return self.decide(&action, Decision::Approve).await;
+            return self.decide(&action, Decision::Approve, None).await;
         }
         self.asking =
             Some(ask(&mut self.opened, &self.client, action, protected, can_always).await);
     }
 
-    async fn answered(&mut self, action: ExternalAction, answer: Answer) {
+    async fn answered(&mut self, action: ExternalAction, answer: Answer, shown: Option<Arc<str>>) {
         self.asking = None;
         match answer {
-            Answer::Decision(decision) => self.decide(&action, decision).await,
+            Answer::Decision(decision) => self.decide(&action, decision, shown).await,
             Answer::Always => {
                 self.opened.allowed.add(&action.name);
-                self.decide(&action, Decision::Approve).await;
+                self.decide(&action, Decision::Approve, shown).await;
             }
             Answer::Cancelled => self.cancel().await,
             _ => self.watch_idle(), // the action stays pending
         }
     }
 
-    async fn decide(&mut self, action: &ExternalAction, decision: Decision) {
+    /// Sends a decision. `shown` is the digest of the change that the user has seen.
+    async fn decide(
+        &mut self,
+        action: &ExternalAction,
+        decision: Decision,
+        shown: Option<Arc<str>>,
+    ) {
         let result = ActionResult::new(action.call.clone(), action.digest.clone(), decision);
-        let event = InputEvent::ExternalActionResult(result.source("acp"));
+        let event = InputEvent::ExternalActionResult(result.source("acp").change(shown));
         if let Err(why) = self.opened.handle.send(event).await {
             self.notice(&format!("\n\nThe decision was refused: {why}.\n\n")).await;
         }

@@ -26,8 +26,8 @@ pub(crate) enum Effect {
     TakeBack,
     /// Abort this run, or the one in progress if none has been seen.
     Abort(Option<RunId>),
-    /// Resolve a pending call.
-    Decide { call: CallId, digest: Arc<str>, decision: Decision },
+    /// Resolve a pending call. An approval is of the change with this digest, if one was shown.
+    Decide { call: CallId, digest: Arc<str>, decision: Decision, change: Option<Arc<str>> },
     /// Allow all calls of a tool in this session.
     Allow(Arc<str>),
     /// Edit the arguments of a call: [`Outcome::Edited`] or [`Outcome::NoEditor`].

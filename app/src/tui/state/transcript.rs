@@ -7,7 +7,7 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use loopwright_core::event::{Envelope, ExternalAction, IncompleteReply};
+use loopwright_core::event::{Decision, Envelope, ExternalAction, IncompleteReply};
 use loopwright_core::message::{CallId, ContentPart, MessageId, MessageKind, StopReason};
 use loopwright_core::model::Update;
 use loopwright_core::tool::ToolUpdate;
@@ -164,12 +164,17 @@ impl Transcript {
             }
             AgentEvent::ExternalAction(action) => self.call_pending(action),
             AgentEvent::AgentEnd(_) => self.running.clear(),
-            AgentEvent::ExternalActionEnd { call, .. } => match self.outer_call(call) {
-                Some(outer) => self.update_known_tool(&outer, |tool| {
-                    tool.awaits.retain(|(awaited, _)| awaited != call);
-                }),
-                None => self.update_known_tool(call, |tool| tool.phase = Phase::Waiting),
-            },
+            AgentEvent::ExternalActionEnd { call, decision, .. } => {
+                if matches!(**decision, Decision::ApproveWith(_)) {
+                    self.push_notice(Tone::Quiet, "The call was approved with other arguments.");
+                }
+                match self.outer_call(call) {
+                    Some(outer) => self.update_known_tool(&outer, |tool| {
+                        tool.awaits.retain(|(awaited, _)| awaited != call);
+                    }),
+                    None => self.update_known_tool(call, |tool| tool.phase = Phase::Waiting),
+                }
+            }
             AgentEvent::Compaction(done) => self.notice(Tone::Quiet, wording::compaction(done)),
             AgentEvent::Reset => self.notice(Tone::Quiet, "The conversation was reset."),
             _ => {}

@@ -235,3 +235,16 @@ fn a_server_that_shuts_down_lets_the_run_end() {
         (&json!(false), &json!("Talk"))
     );
 }
+
+/// C486: Without a model, `serve` chooses one as the chat does, and says which.
+#[test]
+fn a_server_without_a_model_has_the_one_of_a_chat() {
+    let dir = project();
+    let mut process = BIN.start(&dir, &["serve", "--addr", "127.0.0.1:0"]);
+    process.err.until("There is no model, so offline rules answer.");
+    let address = process.err.word_after("http://");
+    let live = Live { process, address };
+    let (_, mut screen, mut events) = live.prompted(&json!({}), "What are you?");
+    let end = screen.until(&mut events, "agent_end", "");
+    assert!(end["text"].as_str().unwrap().contains("offline rules"), "{end}");
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use loopwright_core::event::{Decision, ExternalAction, Provided};
+use loopwright_core::event::{Decision, ExternalAction, Provided, change_digest};
 use loopwright_core::tool::{DecisionKind, Question};
 use loopwright_tools::protected_file;
 use serde_json::Value;
@@ -188,7 +188,7 @@ impl Dialog {
             action.name == name && action.request.is_none() && action.path.is_empty()
         };
         let same = self.actions.iter().filter(is_approval).filter(|action| was_seen(action));
-        let run = same.map(|action| decide_effect(action, self.approval(action)));
+        let run = same.map(|action| self.decide_effect(action, self.approval(action)));
         let effects = std::iter::once(Effect::Allow(name.clone())).chain(run).collect();
         self.sent = true;
         effects
@@ -216,10 +216,19 @@ impl Dialog {
         let Some(action) = self.current() else {
             return Vec::new();
         };
-        let decided = decide_effect(action, decision);
+        let decided = self.decide_effect(action, decision);
         self.sent = true;
         self.problem = None;
         vec![decided]
+    }
+
+    /// Returns the effect that sends a decision, with the change that the screen shows.
+    fn decide_effect(&self, action: &ExternalAction, decision: Decision) -> Effect {
+        let is_current = self.current().is_some_and(|current| current.call == action.call);
+        let shown = self.preview.as_ref().filter(|_| is_current);
+        let change = shown.and_then(|shown| shown.as_deref().ok()).map(change_digest);
+        let digest = Arc::clone(&action.digest);
+        Effect::Decide { call: action.call.clone(), digest, decision, change }
     }
 }
 
@@ -232,11 +241,6 @@ fn scroll(key: KeyCode) -> Vec<Effect> {
         _ => return Vec::new(),
     };
     vec![Effect::Scroll(how)]
-}
-
-fn decide_effect(action: &ExternalAction, decision: Decision) -> Effect {
-    let digest = Arc::clone(&action.digest);
-    Effect::Decide { call: action.call.clone(), digest, decision }
 }
 
 /// Converts the input: an object or a list as JSON, other text as a string, no text as an approval.
