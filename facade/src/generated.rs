@@ -4,9 +4,12 @@
 //! `anyhow::Result` work. Of the traits of [`Of`], method resolution takes the first implemented
 //! one, and traits for references to references come first.
 
+use std::error::Error;
 use std::fmt::Display;
 use std::future::Future;
+use std::io::{self, Write as _};
 use std::marker::PhantomData;
+use std::process::{ExitCode, Termination};
 
 use loopwright_core::serde_json::{self, Value};
 use loopwright_core::{Extensions, ToolError, ToolOutput};
@@ -27,6 +30,120 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
+/// The end of a `main` with an error that has a text. The standard library prints errors as
+/// `Debug`, for programmers.
+pub trait TextEnd {
+    /// Returns the conversion to an exit code.
+    fn end(&self) -> PrintText {
+        PrintText
+    }
+}
+
+impl<T: Termination, E: Display> TextEnd for &Of<Result<T, E>> {}
+
+/// A conversion that prints the text of an error.
+pub struct PrintText;
+
+impl PrintText {
+    /// Returns the exit code.
+    pub fn exit_code<T: Termination, E: Display>(
+        self,
+        main: impl Future<Output = Result<T, E>>,
+    ) -> ExitCode {
+        end_with(block_on(main), |error| format!("{error:#}"))
+    }
+}
+
+/// The end of a `main` with an error that has causes.
+pub trait ErrorEnd {
+    /// Returns the conversion to an exit code.
+    fn end(&self) -> PrintCauses {
+        PrintCauses
+    }
+}
+
+impl<T: Termination, E: Error> ErrorEnd for &&Of<Result<T, E>> {}
+
+/// A conversion that prints the text of an error and of its causes.
+pub struct PrintCauses;
+
+impl PrintCauses {
+    /// Returns the exit code.
+    pub fn exit_code<T: Termination, E: Error>(
+        self,
+        main: impl Future<Output = Result<T, E>>,
+    ) -> ExitCode {
+        end_with(block_on(main), |error| text_with_causes(&error))
+    }
+}
+
+/// The end of a `main` with a boxed error that has causes, such as `Box<dyn Error>`.
+pub trait BoxedEnd {
+    /// Returns the conversion to an exit code.
+    fn end(&self) -> PrintBoxed {
+        PrintBoxed
+    }
+}
+
+impl<T: Termination, E: Error + ?Sized> BoxedEnd for &&&Of<Result<T, Box<E>>> {}
+
+/// A conversion that prints the text of a boxed error and of its causes.
+pub struct PrintBoxed;
+
+impl PrintBoxed {
+    /// Returns the exit code.
+    pub fn exit_code<T: Termination, E: Error + ?Sized>(
+        self,
+        main: impl Future<Output = Result<T, Box<E>>>,
+    ) -> ExitCode {
+        end_with(block_on(main), |error| text_with_causes(&*error))
+    }
+}
+
+/// The end of every other `main`.
+pub trait AnyEnd {
+    /// Returns the conversion to an exit code.
+    fn end(&self) -> AsTermination {
+        AsTermination
+    }
+}
+
+impl<T: Termination> AnyEnd for Of<T> {}
+
+/// A conversion by the standard library.
+pub struct AsTermination;
+
+impl AsTermination {
+    /// Returns the exit code.
+    pub fn exit_code<T: Termination>(self, main: impl Future<Output = T>) -> ExitCode {
+        block_on(main).report()
+    }
+}
+
+fn end_with<T: Termination, E>(end: Result<T, E>, text: impl FnOnce(E) -> String) -> ExitCode {
+    match end {
+        Ok(value) => value.report(),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "Error: {}", text(error)); // it may be closed
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns the text of an error, and the texts of its causes that it does not contain.
+fn text_with_causes<E: Error + ?Sized>(error: &E) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let of_cause = error.to_string();
+        if !text.contains(&of_cause) {
+            text = format!("{text}: {of_cause}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
 /// Returns a rule for approvals from a rule for the typed arguments. Arguments that cannot be read
 /// need an approval.
 pub fn typed_rule<A: DeserializeOwned>(
@@ -41,6 +158,11 @@ pub struct Of<T>(PhantomData<fn() -> T>);
 impl<T> Of<T> {
     /// Returns the type of a value.
     pub fn new(_: &T) -> Self {
+        Of(PhantomData)
+    }
+
+    /// Returns the type of the output of a future.
+    pub fn output(_: &impl Future<Output = T>) -> Self {
         Of(PhantomData)
     }
 }

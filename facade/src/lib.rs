@@ -55,10 +55,15 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-/// The README, whose examples are tests.
+/// The README of the repository, whose examples are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
+
+/// The README of the package, likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct PackageReadme;
 
 #[cfg(doctest)]
 mod guide;

@@ -23,9 +23,11 @@ pub(crate) fn main(options: TokenStream, function: ItemFn) -> Result<TokenStream
     let (output, body) = (&sig.output, &function.block);
     Ok(quote! {
         #(#attributes)*
-        #visibility fn #name() #output {
+        #visibility fn #name() -> ::std::process::ExitCode {
+            use ::loopwright::__private::{AnyEnd as _, BoxedEnd as _, ErrorEnd as _, TextEnd as _};
             async fn #name() #output #body
-            ::loopwright::__private::block_on(#name())
+            let future = #name();
+            (&&&&::loopwright::__private::Of::output(&future)).end().exit_code(future)
         }
     })
 }

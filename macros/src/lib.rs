@@ -150,7 +150,8 @@ pub fn tools(options: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// The process exits with status 1 if the runtime cannot be started.
+/// The process exits with status 1 if the runtime cannot be started, or if the function returns an
+/// error, whose text it prints.
 #[proc_macro_attribute]
 pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
     let function = parse_macro_input!(item as ItemFn);

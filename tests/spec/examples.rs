@@ -183,7 +183,8 @@ const EXAMPLES: [(&str, &[&str]); 38] = [
         &[
             "the desk is asked: refund {\"euros\":500}",
             "accepts the notice: 202 Accepted",
-            "ann: approve_with\n50 € are refunded\nYou get 50 € back.",
+            "ann: approve_with\n50 € are refunded\nann changed arguments of this call",
+            "{\"euros\":50}\nYou get 50 € back.",
         ],
     ),
 ];

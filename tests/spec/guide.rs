@@ -8,13 +8,14 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const SRC: &str = "docs/guide/src";
 
 /// Blocks of Rust that are compiled but not run: the page, a text in the block, and the reason.
-const NOT_RUN: [(&str, &str, &str); 2] = [
+const NOT_RUN: [(&str, &str, &str); 3] = [
     (
         "apps.md",
         r#".agent("support", support).run()"#,
         "`run` reads the command line and takes over",
     ),
     ("apps.md", ".setting(CustomSetting::number(", "`run` reads the command line and takes over"),
+    ("front-ends.md", "axum::serve(listener, app)", "it serves until Ctrl-C"),
 ];
 
 fn read(path: &str) -> String {

@@ -114,10 +114,7 @@ fn the_documentation_has_every_feature_that_docs_rs_can_build() {
 fn every_package_has_its_licences_and_nothing_needless() {
     for package in published() {
         let name = name(&package);
-        let readme = match package["readme"].as_str().unwrap() {
-            "../README.md" => "README.md",
-            readme => readme,
-        };
+        let readme = package["readme"].as_str().unwrap();
         let listed = cargo(&["package", "--list", "--allow-dirty", "--package", name]);
         let files: Vec<_> = listed.lines().map(|line| line.replace('\\', "/")).collect();
         for needed in ["LICENSE-APACHE", "LICENSE-MIT", readme, "Cargo.toml"] {
