@@ -80,7 +80,7 @@ pub(crate) async fn tui(args: ChatArgs, config: Arc<Config>) -> Result<u8, Start
     ui.release();
     let name = match &code {
         Ok(0) => {
-            if ui.state.has_user_message && ui.state.run == Run::Idle {
+            if ui.state.has_user_message && ui.state.run == Run::Idle && !ui.state.is_opening {
                 runner.distil().await;
             }
             timeout(SHUTDOWN_TIMEOUT, runner.shutdown()).await.ok().flatten()
@@ -260,7 +260,7 @@ impl Ui {
         self.changed();
         let Some(first) = first else {
             let end = events.take().and_then(|events| events.end());
-            if self.state.run == Run::Opening {
+            if self.state.is_opening {
                 return Vec::new(); // another session is being opened
             }
             if end == Some(StreamEnd::Moved) {

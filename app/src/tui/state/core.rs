@@ -24,6 +24,9 @@ pub(crate) struct State {
     pub(crate) popup: Option<Popup>,
     pub(crate) status: Status,
     pub(crate) run: Run,
+    /// `true` while another session is being opened. Facts may still be distilled from the current
+    /// one, so `run` changes meanwhile.
+    pub(crate) is_opening: bool,
     /// The run of the last event.
     pub(crate) last_run: Option<RunId>,
     pub(crate) queues: Queues,
@@ -87,7 +90,7 @@ impl Queues {
 impl State {
     /// Returns the state before a session is open.
     pub(crate) fn new(now: u64) -> Self {
-        State { now, run: Run::Opening, ..State::default() }
+        State { now, is_opening: true, ..State::default() }
     }
 
     /// Returns whether a run is in progress, according to the events so far.
@@ -112,7 +115,7 @@ impl State {
     }
 
     fn is_animating(&self) -> bool {
-        matches!(self.run, Run::Working { .. } | Run::Opening)
+        self.is_opening || self.is_working()
     }
 
     /// Sets the size of the screen.
@@ -142,7 +145,7 @@ impl State {
     /// Requests a session, or the current one with other options.
     pub(super) fn request_session(&mut self, effect: Effect) -> Vec<Effect> {
         self.opening_from = self.transcript.entries().len();
-        self.run = Run::Opening;
+        self.is_opening = true;
         vec![effect]
     }
 
@@ -164,8 +167,9 @@ impl State {
 
     /// Requests to continue if messages were queued too late for a run that ended well.
     pub(super) fn continue_queued(&mut self) -> Vec<Effect> {
-        let ended =
-            self.last_end.is_some_and(wording::has_finished) && matches!(self.run, Run::Idle);
+        let ended = self.last_end.is_some_and(wording::has_finished)
+            && self.run == Run::Idle
+            && !self.is_opening;
         if !self.queues.is_empty() && ended && self.dialog.waiting() == 0 {
             self.start_working();
             self.last_run = None;

@@ -15,6 +15,7 @@ impl State {
         match outcome {
             Outcome::Opened(opened) => return self.opened(*opened),
             Outcome::NotOpened { why, closed } => {
+                (self.is_opening, self.submit_on_open) = (false, false);
                 if closed {
                     self.dialog.clear(); // no session is left that could take a decision
                     self.run = Run::Closed;
@@ -22,7 +23,6 @@ impl State {
                     return self.notice_closed();
                 }
                 self.transcript.notice(Tone::Error, why);
-                self.run = Run::Idle;
             }
             Outcome::Notice(tone, text) => self.transcript.notice(tone, text),
             Outcome::Table(rows) => self.transcript.table(rows),
@@ -64,7 +64,7 @@ impl State {
                 Vec::new()
             }
             Ok(SlashReply::Send(text)) => {
-                let is_open = matches!(self.run, Run::Idle | Run::Working { .. });
+                let is_open = !self.is_opening && self.run != Run::Closed;
                 if is_open && self.status.session.as_deref() == Some(session) {
                     return self.send_message(text, false);
                 }
@@ -95,7 +95,7 @@ impl State {
         self.dialog.clear();
         self.last_end = None;
         self.status.opened(&opened);
-        self.run = Run::Idle;
+        (self.is_opening, self.run) = (false, Run::Idle);
         if state.is_running {
             self.start_working();
         }

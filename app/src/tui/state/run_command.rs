@@ -49,6 +49,12 @@ impl State {
             },
             ("export", file) => vec![Effect::Export(file.map(Into::into))],
             ("compact", instructions) => vec![Effect::Compact(instructions)],
+            (
+                "plan" | "later" | "continue" | "model" | "thinking" | "sessions" | "new" | "fork",
+                _,
+            ) if self.is_opening => {
+                self.notice("A conversation is being opened: wait until it is open.")
+            }
             ("plan", None) => self.notice("`/plan` needs the request to plan."),
             ("plan", Some(text)) if !self.is_working() => self.request(format!("/plan {text}")),
             ("later", Some(text)) if self.is_working() => vec![Effect::FollowUp(text)],
@@ -66,9 +72,6 @@ impl State {
                 self.notice(
                     "The agent is working: press Esc to interrupt it, or wait until it is done.",
                 )
-            }
-            ("model" | "thinking" | "sessions" | "new" | "fork", _) if self.run == Run::Opening => {
-                self.notice("A conversation is being opened: wait until it is open.")
             }
             ("model", Some(name)) => self.request_session(Effect::SwitchModel(name)),
             ("thinking", level) => match level.unwrap_or_default().parse() {
@@ -99,7 +102,7 @@ impl State {
             return self.notice(facts::OFF);
         }
         match self.run {
-            Run::Idle => self.request(DISTIL_COMMAND.into()),
+            Run::Idle if !self.is_opening => self.request(DISTIL_COMMAND.into()),
             Run::Closed => self.notice_closed(),
             _ => self.notice("Facts can be distilled when the agent is idle."),
         }

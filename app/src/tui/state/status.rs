@@ -12,10 +12,8 @@ use super::effect::Opened;
 /// The phase of the conversation.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) enum Run {
-    /// A session is being opened.
-    #[default]
-    Opening,
     /// No session is open.
+    #[default]
     Closed,
     /// No run is in progress.
     Idle,

@@ -33,13 +33,12 @@ impl State {
             return self.command(&name, &rest);
         }
         // The text stays in the prompt until a session is open.
-        match self.run {
-            Run::Opening => {
-                self.submit_on_open = true;
-                return Vec::new();
-            }
-            Run::Closed => return self.notice_closed(),
-            Run::Idle | Run::Working { .. } => {}
+        if self.is_opening {
+            self.submit_on_open = true;
+            return Vec::new();
+        }
+        if self.run == Run::Closed {
+            return self.notice_closed();
         }
         let text = trimmed.to_owned();
         self.prompt.take();

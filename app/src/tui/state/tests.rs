@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use loopwright_core::event::{Decision, ExternalAction, Provided, QueueKind, QueuedText};
+use loopwright_core::AgentEvent;
+use loopwright_core::event::{
+    Decision, Envelope, ExternalAction, Provided, QueueKind, QueuedText, RunCause,
+};
+use loopwright_core::message::{RunId, Usage};
 use loopwright_core::model::ThinkingLevel;
 use loopwright_core::tool::ActionRequest;
 use serde_json::json;
@@ -38,7 +42,7 @@ fn types(state: &mut State, text: &str) {
 fn idle() -> State {
     let mut state = State::new(1_000_000);
     state.resize(80, 24);
-    state.run = Run::Idle;
+    (state.is_opening, state.run) = (false, Run::Idle);
     state
 }
 
@@ -322,7 +326,7 @@ fn a_model_that_is_not_listed_can_be_named() {
     state.outcome(Outcome::Listed(Source::Models, vec![Choice::new("ollama/qwen3:8b-more", "")]));
     types(&mut state, "ollama/qwen3:8b");
     assert_eq!(key(&mut state, KeyCode::Enter), [Effect::SwitchModel("ollama/qwen3:8b".into())]);
-    assert_eq!(state.run, Run::Opening);
+    assert!(state.is_opening);
     types(&mut state, "/new");
     assert_eq!(key(&mut state, KeyCode::Enter), [Effect::Scroll(Scroll::Bottom)], "one at a time");
     let mut state = working();
@@ -332,6 +336,39 @@ fn a_model_that_is_not_listed_can_be_named() {
         [Effect::Scroll(Scroll::Bottom)],
         "not while it works"
     );
+}
+
+/// The session that is left may distil facts before the next one is open: what is typed meanwhile
+/// is sent to the next one, and the run goes on if that cannot be opened.
+#[test]
+fn runs_of_the_session_that_is_left_do_not_end_the_opening_of_the_next() {
+    let event = |event| Envelope::new(0, "s", RunId(1), 0, event);
+    let begin = || event(AgentEvent::AgentStart { cause: RunCause::Steer, trace: None });
+    let outcome = json!({ "end": "done", "usage": Usage::default(), "cost": 0.0, "text": "" });
+    let end = || event(AgentEvent::AgentEnd(serde_json::from_value(outcome.clone()).unwrap()));
+    let opening = || {
+        let mut state = idle();
+        types(&mut state, "/new");
+        assert_eq!(key(&mut state, KeyCode::Enter), [Effect::Open(None)]);
+        state.event(&begin());
+        state
+    };
+
+    let mut state = opening();
+    state.event(&end());
+    assert!(state.is_opening);
+    types(&mut state, "What is my cat called?");
+    assert_eq!(key(&mut state, KeyCode::Enter), []);
+    assert!(state.submit_on_open);
+
+    let mut state = opening();
+    types(&mut state, "/plan it");
+    assert_eq!(key(&mut state, KeyCode::Enter), [Effect::Scroll(Scroll::Bottom)], "wait");
+    types(&mut state, "half a sentence");
+    key(&mut state, KeyCode::Enter);
+    state.outcome(Outcome::NotOpened { why: "The model is unknown.".into(), closed: false });
+    assert!(state.is_working() && !state.submit_on_open);
+    assert_eq!(key(&mut state, KeyCode::Esc), [Effect::Abort(Some(RunId(1)))]);
 }
 
 #[test]

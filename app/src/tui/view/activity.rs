@@ -42,6 +42,7 @@ fn working(state: &State, theme: &Theme, width: u16) -> Option<Line<'static>> {
     let (what, since) = match &state.run {
         Run::Working { stopping: true, since, .. } => ("Stopping".to_owned(), Some(*since)),
         _ if state.dialog.is_open() => return None,
+        Run::Closed | Run::Idle if state.is_opening => ("Opening".to_owned(), None),
         Run::Idle | Run::Working { .. } if state.dialog.waiting() > 0 => {
             let waits = waiting(state.dialog.actions()).unwrap_or_default() + " for your decision";
             return Some(Line::from(vec![
@@ -51,7 +52,6 @@ fn working(state: &State, theme: &Theme, width: u16) -> Option<Line<'static>> {
             ]));
         }
         Run::Working { since, activity, .. } => (describe(activity, state.now), Some(*since)),
-        Run::Opening => ("Opening".to_owned(), None),
         Run::Closed | Run::Idle => return None,
     };
     let mut line =
