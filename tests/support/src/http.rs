@@ -5,6 +5,8 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 use serde_json::Value;
+#[cfg(target_os = "linux")]
+use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::TEST_TIMEOUT;
 
@@ -31,8 +33,25 @@ impl Connection {
         Connection::try_open(address).unwrap()
     }
 
+    /// Connects to a server with little room in the kernel, which by default holds megabytes of
+    /// what a client does not read.
+    #[cfg(target_os = "linux")]
+    pub fn open_narrow(address: &str) -> Connection {
+        let address: std::net::SocketAddr = address.parse().unwrap();
+        let socket =
+            Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP)).unwrap();
+        // The buffers on both sides are a multiple of it.
+        socket.set_tcp_mss(1_000).unwrap();
+        socket.set_recv_buffer_size(16 * 1024).unwrap();
+        socket.connect(&address.into()).unwrap();
+        Connection::over(socket.into()).unwrap()
+    }
+
     fn try_open(address: &str) -> io::Result<Connection> {
-        let stream = TcpStream::connect(address)?;
+        Connection::over(TcpStream::connect(address)?)
+    }
+
+    fn over(stream: TcpStream) -> io::Result<Connection> {
         stream.set_read_timeout(Some(TEST_TIMEOUT))?;
         Ok(Connection { stream, unread: Vec::new() })
     }

@@ -36,7 +36,7 @@ fn readers_that_read_nothing_take_little_memory() {
         let memory = Memory::of(&live);
         let (before, program) = (memory.resident_kib(), memory.program_kib());
         let path = "/api/sessions/big/events";
-        let readers: Vec<_> = (0..READERS).map(|_| live.get(path, "")).collect();
+        let readers: Vec<_> = (0..READERS).map(|_| live.get_narrow(path)).collect();
         wait_for_streams(&live, READERS);
         // Two readers that read everything. Meanwhile the others are sent as much as they can hold.
         for _ in 0..2 {

@@ -45,6 +45,15 @@ impl Live {
         connection
     }
 
+    /// Requests a path through a connection with little room.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn get_narrow(&self, path: &str) -> Connection {
+        let mut connection = Connection::open_narrow(&self.address);
+        connection
+            .send(format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address).as_bytes());
+        connection
+    }
+
     fn session(&self, id: &str) -> Value {
         serde_json::from_str(&self.get(&format!("/api/sessions/{id}"), "").response().unwrap().body)
             .unwrap()
