@@ -87,6 +87,7 @@ pub trait Hooks: Send + Sync {
     /// Decides whether the loop continues after a complete reply, with its whole text and its
     /// calls. Hooks do not see failed or interrupted replies. If a later layer answers
     /// [`BeforeEnd::End`], the messages with which earlier layers wanted to continue are dropped.
+    /// After an [answer at a limit](crate::limits::WrapUp), the run ends whatever hooks answer.
     async fn before_end(&self, cx: &HookContext, reply: &Arc<Message>) -> BeforeEnd {
         let _ = (cx, reply);
         BeforeEnd::Default

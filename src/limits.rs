@@ -1,8 +1,13 @@
 //! Budgets of runs and sessions.
 
+mod reached;
+mod wrap_up;
+
+pub use self::reached::LimitReached;
+pub use self::wrap_up::WrapUp;
+
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -20,7 +25,8 @@ pub(crate) fn deadline(after: Duration) -> Instant {
 /// The budgets of each run and of the session, and other bounds of an agent. A [`Budget`] converts
 /// into the limits that bound each run with it.
 ///
-/// A run that reaches a budget ends with [`RunStatus::Limit`](crate::event::RunStatus::Limit).
+/// A run that reaches a budget ends with [`RunStatus::Limit`](crate::event::RunStatus::Limit), or
+/// with an answer if [`Limits::wrap_up`] asks for one.
 /// Before each model request, a turn, the estimated tokens of its input and their cost are reserved
 /// in the log. A request that does not fit is not sent. When the reply is in the log, the usage
 /// reported by the provider replaces the estimate. So a run can exceed a budget by the output of
@@ -71,6 +77,8 @@ pub struct Limits {
     /// Maximum nesting of sub-agents; 5 by default. With 1, the agent's sub-agents cannot start
     /// others, and with 0 it cannot start any. The limit of the agent at the root applies to all.
     pub depth: u32,
+    /// The answer of a run that reaches a budget; `None`, the default, ends the run without one.
+    pub wrap_up: Option<WrapUp>,
 }
 
 impl Default for Limits {
@@ -85,6 +93,7 @@ impl Default for Limits {
             parallel_requests: 16,
             output_retries: 2,
             depth: 5,
+            wrap_up: None,
         }
     }
 }
@@ -142,6 +151,12 @@ impl Limits {
     /// Sets how deep sub-agents may be nested.
     pub fn depth(mut self, levels: u32) -> Self {
         self.depth = levels;
+        self
+    }
+
+    /// Asks for an answer when a run reaches a budget.
+    pub fn wrap_up(mut self, wrap_up: WrapUp) -> Self {
+        self.wrap_up = Some(wrap_up);
         self
     }
 }
@@ -388,72 +403,6 @@ impl fmt::Display for Limit {
             Limit::Share(resource) => write!(f, "the sub-agent's share of the {}", resource.word()),
             Limit::Shared => f.write_str("the budget that the session shares with others"),
         }
-    }
-}
-
-/// The budget that is too small. The text contains the maximum, the used amount, and the needed
-/// amount.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LimitReached {
-    /// The budget that is used up, or too small for the next request.
-    pub limit: Limit,
-    details: Arc<str>,
-}
-
-impl LimitReached {
-    /// Builds the error for a [`SharedBudget`](crate::session::SharedBudget) that is used up. The
-    /// text is the whole sentence, without a full stop.
-    pub fn shared(why: impl Into<Arc<str>>) -> Self {
-        LimitReached { limit: Limit::Shared, details: why.into() }
-    }
-
-    pub(crate) fn turns(limit: Limit, max: u32, used: u32, needed: u32) -> Self {
-        let details = if needed > 1 {
-            let left = max.saturating_sub(used);
-            format!("{needed} turns are needed, and {left} of {max} are left")
-        } else {
-            format!("{used} of {max} turns are used")
-        };
-        LimitReached { limit, details: details.into() }
-    }
-
-    pub(crate) fn tokens(limit: Limit, max: u64, used: u64, needed: u64) -> Self {
-        let mut details = format!("{used} of {max} tokens are used");
-        if used < max {
-            details += &format!(", and about {needed} more are needed");
-        }
-        LimitReached { limit, details: details.into() }
-    }
-
-    pub(crate) fn cost(limit: Limit, max: f64, used: f64, needed: f64) -> Self {
-        let mut details = format!("{} of {} are spent", Dollars(used), Dollars(max));
-        if used < max {
-            details += &format!(", and about {} more is needed", Dollars(needed));
-        }
-        LimitReached { limit, details: details.into() }
-    }
-
-    pub(crate) fn time(limit: Limit, max: Duration, used: Duration) -> Self {
-        LimitReached { limit, details: format!("{used:.1?} of {max:?} have passed").into() }
-    }
-}
-
-impl fmt::Display for LimitReached {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.limit {
-            Limit::Shared => f.write_str(&self.details),
-            limit => write!(f, "{limit} is reached: {}", self.details),
-        }
-    }
-}
-
-/// A sum of money for display. Sums below one dollar get more digits.
-struct Dollars(f64);
-
-impl fmt::Display for Dollars {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.abs() < 1.0 { write!(f, "${:.4}", self.0) } else { write!(f, "${:.2}", self.0) }
     }
 }
 

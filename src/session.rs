@@ -97,6 +97,10 @@ pub(crate) struct Session {
     pub(crate) cancel: CancellationToken,
     /// An interrupted run was found at opening and is still open.
     pub(crate) interrupted: bool,
+    /// `true` while the run sends its last request, for an answer at its limit.
+    pub(crate) wraps_up: bool,
+    /// The time of the run that the pattern leaves for that request.
+    pub(crate) kept_time: Duration,
     /// Start of this process's work on the current run.
     pub(crate) run_began: Option<Instant>,
     /// The tool sources that were not ready at the last listing.
@@ -125,6 +129,8 @@ impl Session {
             extensions: Extensions::new(),
             cancel: CancellationToken::new(),
             interrupted: false,
+            wraps_up: false,
+            kept_time: Duration::ZERO,
             run_began: None,
             late_sources: Vec::new(),
         }

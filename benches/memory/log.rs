@@ -61,6 +61,7 @@ fn turn(n: u64) -> [LogEntry; 10] {
         tools: None,
         request_digest: None,
         estimate: Estimate::new(1_000, Some(0.001)),
+        wrap_up: None,
     };
     [
         LogEntry::Queued {

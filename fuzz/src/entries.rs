@@ -377,6 +377,7 @@ impl Source<'_> {
                 tools: self.maybe(|source| [source.one_of(&TEXTS).into()].into()),
                 request_digest: self.maybe(|source| source.one_of(&TEXTS).into()),
                 estimate: self.estimate(),
+                wrap_up: self.maybe(|_| BudgetName::Run(Resource::Turns)),
             },
             11 | 12 => LogEntry::Replied {
                 message: self.message(|source| source.reply().into()),

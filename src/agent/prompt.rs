@@ -90,7 +90,8 @@ impl GenericAgent {
     /// # Errors
     ///
     /// Fails unless the run ends with [`RunStatus::Done`]. A failed or incomplete reply, a limit
-    /// that is reached, and a call that waits for a decision are errors here.
+    /// that is reached without an [answer](crate::limits::WrapUp), and a call that waits for a
+    /// decision are errors here.
     ///
     /// # Panics
     ///

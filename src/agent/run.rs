@@ -1,87 +1,27 @@
 //! A run: the pattern is called from start to end, while commands are routed.
 
-use std::future::poll_fn;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::task::Poll;
+use std::time::Duration;
 
-use futures_util::FutureExt;
-use tokio::sync::mpsc;
-use tokio::task::coop::has_budget_remaining;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
+use crate::agent::pass::{Channels, Current, PassEnd, Work, Worked, pass, route};
 use crate::error::{InputError, MemoryError, StepError};
 use crate::event::input::{InputEvent, QueueKind, Urgency};
 use crate::event::outcome::{RunCause, RunOutcome, RunStatus};
 use crate::limits::deadline;
 use crate::log::entry::LogEntry;
-use crate::log::memory::Memory;
-use crate::log::owners::PROBATION;
 use crate::log::queue::QueuedMessage;
-use crate::log::seen_inputs::SeenInputs;
-use crate::log::state::SessionState;
 use crate::message::{InputId, RunId, UserMessage};
 use crate::pattern::BehaviorPattern;
-use crate::pattern::step::StepContext;
 use crate::session::Session;
-use crate::session::calls::batch;
-use crate::session::calls::batch_outcome::BatchOutcome;
 use crate::session::close::{self, Ending};
 use crate::session::config::WhileAwaiting;
-use crate::session::input::command::{self, Caller, Command, InputCommand, Receipt, Sorted};
-use crate::session::input::command_queue::CommandQueue;
-use crate::session::panics::panic_text;
-use crate::session::request::budget;
-use crate::session::request::compaction;
-use crate::session::request::output_schema;
+use crate::session::input::command::{Caller, InputCommand, Receipt};
 use crate::session::request::reply::json_of_answer;
-use crate::session::wake_gate::WakeGate;
+use crate::session::request::{budget, compaction, output_schema, wrap_up};
 use crate::step_end::StepEnd;
 use crate::tool::schema::Schema;
-
-/// The end of one call of the pattern, unless an abort or a reset stopped it.
-enum PassEnd {
-    /// The pattern returned; `None` if the run had only to compact.
-    Returned(Result<Option<StepEnd>, StepError>),
-    Panicked(String),
-    TimeUp,
-    /// Another process has taken over the session.
-    Lost,
-}
-
-/// An event that a pass waits for.
-enum PassEvent {
-    Command(Command),
-    /// The owner has had the session for so long that it does not count as lost.
-    Outlived,
-    Ended(PassEnd),
-}
-
-/// The facts about the session that the task of a run needs while the pattern has the session.
-struct Current {
-    run: Option<RunId>,
-    memory: Arc<dyn Memory>,
-    /// The length of the log when the pattern got the session.
-    from: u64,
-    seen: SeenInputs,
-}
-
-impl Current {
-    fn of(session: &Session) -> Self {
-        let journal = &session.journal;
-        let (SessionState { info, inputs, .. }, memory) =
-            (&journal.state, journal.memory().clone());
-        Current { run: info.run, memory, from: journal.written(), seen: inputs.clone() }
-    }
-}
-
-/// The channels of a session's task.
-pub(crate) struct Channels {
-    /// Commands from handles, and inputs posted by other processes.
-    pub(crate) commands: CommandQueue,
-    /// Commands for the session, sent while the pattern has it.
-    pub(crate) to_session: mpsc::UnboundedSender<Command>,
-}
 
 /// Follow-up work of the task after a run.
 #[derive(Default)]
@@ -104,6 +44,7 @@ pub(crate) async fn run(
 ) -> AfterRun {
     session.interrupted = false;
     session.cancel = session.tree.cancel.child_token();
+    (session.wraps_up, session.kept_time) = (false, Duration::ZERO);
     session.run_began = Some(Instant::now());
     if let Some(cause) = cause
         && let Err(error) = begin(session, cause).await
@@ -165,7 +106,7 @@ pub(crate) async fn end(
     ending: Ending,
     caller: Option<Caller>,
 ) -> AfterRun {
-    let answers_steers = matches!(ending.status, RunStatus::Done | RunStatus::AwaitingAction);
+    let answers_steers = ending.answers_steers();
     if session.journal.is_lost() {
         answer(caller, Err(InputError::Moved));
         return AfterRun::default();
@@ -244,44 +185,67 @@ fn answer(caller: Option<Caller>, outcome: Result<Arc<RunOutcome>, InputError>) 
     }
 }
 
-/// Calls the pattern until the run may end. Returns the ending, and the abort or reset that caused
-/// it.
+/// Calls the pattern until the run may end, and asks for an answer at a limit if the agent's limits
+/// say so. Returns the ending, and the abort or reset that caused it.
 async fn drive(
     session: &mut Session,
     pattern: &dyn BehaviorPattern,
     channels: &mut Channels,
 ) -> (Ending, Option<Box<InputCommand>>) {
-    let deadline = budget::time_left(session).map(deadline);
+    let mut work = match wrap_up::announced(session) {
+        Some(reached) => Work::WrapUp { reached, is_first: true },
+        None => Work::Step { is_first: true },
+    };
+    session.wraps_up = matches!(work, Work::WrapUp { .. });
+    if !session.wraps_up {
+        session.kept_time = budget::time_to_keep(session);
+    }
+    let mut until = budget::time_left(session).map(deadline);
     let mut retries = session.config.limits.output_retries;
-    let mut is_first = true;
     loop {
-        let ended = match pass(session, pattern, channels, deadline, is_first).await {
+        let ended = match pass(session, pattern, channels, until, &work).await {
             Ok(ended) => ended,
             // Later commands stay in the queue: a second abort or reset may be among them.
             Err(stop) => return (RunStatus::Aborted.into(), Some(stop)),
         };
-        is_first = false;
         let before = session.journal.state.info.entries;
         while let Some(command) = channels.commands.next().await {
             if let Some(stop) = route(command, channels, &Current::of(session)) {
                 return (RunStatus::Aborted.into(), Some(stop));
             }
         }
-        let end = match ended {
+        let worked = match ended {
             PassEnd::Lost => {
                 session.journal.note_loss();
                 return (StepError::Memory(MemoryError::Lost).into(), None);
             }
-            PassEnd::TimeUp => return (budget::time_is_up(session).into(), None),
             PassEnd::Panicked(panic) => return (StepError::Panicked(panic).into(), None),
-            PassEnd::Returned(Err(error)) => return (error.into(), None),
-            PassEnd::Returned(Ok(end)) => end,
+            PassEnd::TimeUp => Err(budget::time_is_up(session)),
+            PassEnd::Returned(worked) => worked,
         };
-        match may_end(session, end, before, &mut retries).await {
-            Ok(Some(ending)) => return (ending, None),
-            Ok(None) => {}
-            Err(error) => return (error.into(), None),
-        }
+        let ending = match worked {
+            Ok(Worked::Stepped(end)) => may_end(session, end, before, &mut retries).await,
+            Ok(Worked::Answered) => check_output(session, &mut 0).await,
+            Ok(Worked::Unanswered) => Ok(None),
+            Err(error) => Err(error),
+        };
+        work = match (ending, work) {
+            (Err(error @ StepError::Memory(_)), _) => return (error.into(), None),
+            (Ok(Some(ending)), Work::WrapUp { reached, .. }) => {
+                return (ending.at(reached.limit), None);
+            }
+            (_, Work::WrapUp { reached, .. }) => return (StepError::Limit(reached).into(), None),
+            (Ok(Some(ending)), Work::Step { .. }) => return (ending, None),
+            (Ok(None), Work::Step { .. }) => Work::Step { is_first: false },
+            (Err(error), Work::Step { .. }) => match wrap_up::limit_to_answer(session, error) {
+                Ok(reached) => {
+                    (session.wraps_up, session.kept_time) = (true, Duration::ZERO);
+                    until = budget::time_left(session).map(deadline);
+                    Work::WrapUp { reached, is_first: false }
+                }
+                Err(error) => return (error.into(), None),
+            },
+        };
     }
 }
 
@@ -341,158 +305,4 @@ async fn check_output(
     let message = journal.message(UserMessage::from(ask));
     journal.commit(LogEntry::Remembered { message }).await?;
     Ok(None)
-}
-
-/// Calls the pattern once. Returns the abort or reset that stopped it as the error.
-///
-/// Events are handled without awaiting: meanwhile the pattern's future would make no progress, and
-/// locks that it holds (in a memory, for example) would stay held.
-async fn pass(
-    session: &mut Session,
-    pattern: &dyn BehaviorPattern,
-    channels: &mut Channels,
-    deadline: Option<Instant>,
-    is_first: bool,
-) -> Result<PassEnd, Box<InputCommand>> {
-    let current = Current::of(session);
-    let orphaned = session.tree.orphaned.clone();
-    let behind = session.journal.write_behind();
-    let mut on_probation = session.journal.state.info.owners.is_on_probation();
-    let step = AssertUnwindSafe(step(session, pattern, is_first)).catch_unwind();
-    let mut step = std::pin::pin!(step);
-    let mut time_up = std::pin::pin!(async {
-        match deadline {
-            Some(deadline) => sleep_until(deadline).await,
-            None => std::future::pending().await,
-        }
-    });
-    let mut outlived = std::pin::pin!(async { tokio::time::sleep(PROBATION).await });
-    let mut lost = std::pin::pin!(async {
-        match orphaned {
-            None => current.memory.lost().await,
-            Some(orphaned) => tokio::select! { biased;
-                () = current.memory.lost() => {}
-                () = orphaned.cancelled() => {}
-            },
-        }
-    });
-    loop {
-        let event = {
-            let mut around = std::pin::pin!(async {
-                tokio::select! { biased;
-                    command = channels.commands.recv_always() => PassEvent::Command(command),
-                    () = &mut outlived, if on_probation => PassEvent::Outlived,
-                    () = &mut time_up => PassEvent::Ended(PassEnd::TimeUp),
-                    () = &mut lost => PassEvent::Ended(PassEnd::Lost),
-                }
-            });
-            let mut gate = WakeGate::default();
-            let event = poll_fn(|cx| {
-                if let Poll::Ready(event) = gate.poll(cx, |cx| around.as_mut().poll(cx)) {
-                    return Poll::Ready(event);
-                }
-                if !has_budget_remaining() {
-                    cx.waker().wake_by_ref(); // more commands, and an abort among them, may wait
-                    return Poll::Pending;
-                }
-                if let Poll::Ready(end) = step.as_mut().poll(cx) {
-                    return Poll::Ready(PassEvent::Ended(match end {
-                        Ok(end) => PassEnd::Returned(end),
-                        Err(panic) => PassEnd::Panicked(panic_text(&*panic)),
-                    }));
-                }
-                behind.poll_write(cx);
-                Poll::Pending
-            });
-            event.await
-        };
-        match event {
-            PassEvent::Command(command) => {
-                if let Some(stop) = route(command, channels, &current) {
-                    return Err(stop);
-                }
-            }
-            PassEvent::Outlived => {
-                on_probation = false;
-                let _ = channels.to_session.send(Command::NoteLeft);
-            }
-            PassEvent::Ended(end) => return Ok(end),
-        }
-    }
-}
-
-/// Closes the open batch, then calls the pattern. Returns `None` if the run had only to compact.
-async fn step(
-    session: &mut Session,
-    pattern: &dyn BehaviorPattern,
-    is_first: bool,
-) -> Result<Option<StepEnd>, StepError> {
-    if is_first {
-        session.load_tools().await?;
-    }
-    if session.journal.state.batch.is_some() {
-        StepContext::new(session).take_input().await?;
-        match batch::run(session, None).await? {
-            BatchOutcome::AwaitsUser => return Ok(Some(StepEnd::AwaitingAction)),
-            // `ask` returns the batch's reply again, so that the pattern ends the run as usual.
-            BatchOutcome::Terminated => session.reply.returned = None,
-            _ => {}
-        }
-    }
-    if let Some(RunCause::Compact { instructions }) = session.journal.state.cause.clone()
-        && compaction::compact_for_run(session, instructions).await?
-    {
-        return Ok(None);
-    }
-    if is_first && was_interrupted(session) {
-        let mut step = StepContext::new(session);
-        step.take_input().await?;
-        step.take_steering().await?;
-    }
-    loop {
-        match pattern.next_step(&mut StepContext::new(session)).await {
-            Err(StepError::Steered) if has_steering(session) => {
-                StepContext::new(session).take_steering().await?;
-            }
-            Err(StepError::Ended(end)) => return Ok(Some(end)),
-            ended => return ended.map(Some),
-        }
-    }
-}
-
-/// Returns whether a steer that arrived in this run interrupts it. After a crash, the interrupted
-/// work is not repeated before the steer is delivered.
-fn was_interrupted(session: &Session) -> bool {
-    let state = &session.journal.state;
-    session.is_interrupted(state.run_at) && state.batch.is_none()
-}
-
-fn has_steering(session: &Session) -> bool {
-    session.journal.state.queue.has(QueueKind::Steering)
-}
-
-/// Forwards a command to the session, or returns the abort or reset that ends this run.
-fn route(command: Command, channels: &Channels, current: &Current) -> Option<Box<InputCommand>> {
-    let known = |input: &InputCommand| current.seen.known(input.id.as_ref());
-    let refuse = |input: InputCommand| {
-        if let Some(id) = known(&input) {
-            return input.acknowledge_copy(id);
-        }
-        let memory = current.memory.clone();
-        let refused = command::refuse(input.id, input.ack, InputError::Busy, memory, current.from);
-        drop(tokio::spawn(refused));
-    };
-    match command.sort() {
-        Sorted::Stop(input) if input.aborts_other_than(current.run) => {
-            drop(channels.to_session.send(Command::Input(input)));
-        }
-        Sorted::Stop(input) => match known(&input) {
-            Some(id) => input.acknowledge_copy(id),
-            None => return Some(input),
-        },
-        Sorted::WhenIdle(input) => refuse(*input),
-        Sorted::Other(Command::Input(input)) if input.caller.is_some() => refuse(*input),
-        Sorted::Other(command) => drop(channels.to_session.send(command)),
-    }
-    None
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use tokio::sync::mpsc;
 
-use crate::agent::run::{self, AfterRun, Channels};
+use crate::agent::pass::Channels;
+use crate::agent::run::{self, AfterRun};
 use crate::compaction::Compaction;
 use crate::error::{InputError, MemoryError, StepError};
 use crate::event::action::ExternalAction;

@@ -46,7 +46,7 @@ impl RunCause {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RunStatus {
-    /// The agent finished.
+    /// The agent finished, or answered at its [limit](RunOutcome::limit).
     Done,
     /// Tool calls wait for decisions.
     AwaitingAction,
@@ -122,7 +122,8 @@ pub struct RunOutcome {
     /// The defect of the last reply, if the run ended with [`RunStatus::Incomplete`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<IncompleteReply>,
-    /// The exhausted budget, if that ended the run.
+    /// The exhausted budget, if that ended the run. With [`RunStatus::Done`], the text is the
+    /// answer at the [limit](crate::limits::WrapUp).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
     /// Requests to models since the last request of the user.
@@ -144,6 +145,12 @@ pub struct RunOutcome {
 }
 
 impl RunOutcome {
+    /// Returns whether the agent had nothing left to do when the run ended. An answer at a limit,
+    /// a failed or aborted run, and one that waits for a decision have not finished.
+    pub fn has_finished(&self) -> bool {
+        matches!(self.end, RunStatus::Done | RunStatus::Incomplete) && self.limit.is_none()
+    }
+
     /// Returns the typed value as `T`, or `None` if the run has no value or the value does not fit
     /// `T`.
     pub fn output<T: serde::de::DeserializeOwned>(&self) -> Option<T> {

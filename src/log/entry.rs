@@ -80,7 +80,7 @@ pub enum LogEntry {
         /// The kind of the error, if a model caused it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model_error: Option<ModelErrorKind>,
-        /// The exhausted budget, if that ended the run.
+        /// The exhausted budget, if that ended the run, with an answer or without.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<Limit>,
         /// The typed value, if an output schema was set.
@@ -134,6 +134,9 @@ pub enum LogEntry {
         /// The amount that the request is charged with until its end.
         #[serde(default, skip_serializing_if = "Estimate::is_zero")]
         estimate: Estimate,
+        /// The limit that the run has reached, if this is its last request, for an answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        wrap_up: Option<Limit>,
     },
     /// Detached requests are about to be sent. Each counts as a turn, and is charged with its
     /// estimate until the log has its end (`Detached`, `Charged` or `NotSent`).
@@ -409,6 +412,7 @@ mod tests {
             tools: None,
             request_digest: Some("d".into()),
             estimate: Estimate::default(),
+            wrap_up: None,
         };
         let mut written = serde_json::to_value(&started).unwrap();
         let object = written.as_object_mut().unwrap();

@@ -73,7 +73,10 @@ impl SessionState {
                 self.undelivered.take_if(|request| inputs.contains(&request.input));
                 self.dequeue(inputs, emit);
             }
-            LogEntry::RequestStarted { message, tools, request_digest, estimate, .. } => {
+            LogEntry::RequestStarted {
+                message, tools, request_digest, estimate, wrap_up, ..
+            } => {
+                self.wrap_up = wrap_up.map(|limit| (*message, limit));
                 if let Some(replaced) = self.requested.replace(*message) {
                     self.reserved.remove(&replaced);
                 }

@@ -31,6 +31,17 @@ impl Ending {
     pub(crate) fn with_value(value: Value) -> Self {
         Ending { value: Some(Arc::new(value)), ..RunStatus::Done.into() }
     }
+
+    /// Returns whether a steer that comes late starts another run. At a limit, it waits for the
+    /// user.
+    pub(crate) fn answers_steers(&self) -> bool {
+        matches!(self.status, RunStatus::Done | RunStatus::AwaitingAction) && self.limit.is_none()
+    }
+
+    /// Returns this ending, with the limit at which the run has answered.
+    pub(crate) fn at(self, limit: Limit) -> Self {
+        Ending { limit: Some(limit), ..self }
+    }
 }
 
 impl From<RunStatus> for Ending {
@@ -133,7 +144,11 @@ pub(crate) fn answer_waiting(session: &mut Session) {
     }
 }
 
-async fn close_open_work(session: &mut Session, status: RunStatus) -> Result<(), MemoryError> {
+/// Cancels the run, ends what is open, and writes it ahead.
+pub(crate) async fn close_open_work(
+    session: &mut Session,
+    status: RunStatus,
+) -> Result<(), MemoryError> {
     session.cancel.cancel();
     session.receive_all().await?;
     close_requests(session, status).await?;

@@ -15,6 +15,7 @@ pub(crate) mod model_request;
 pub(crate) mod reply;
 pub(crate) mod shared_budget;
 pub(crate) mod stream;
+pub(crate) mod wrap_up;
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ use crate::session::input::intake;
 use crate::session::request::ask::{Ask, unsaved};
 use crate::session::request::budget::Admission;
 use crate::session::request::compaction::{Compacted, Trigger};
-use crate::session::request::estimate::{Needed, estimate};
+use crate::session::request::estimate::{Needed, estimate, estimate_last};
 use crate::session::request::in_flight::HeldBudget;
 use crate::session::request::layers::EndVerdict;
 use crate::session::request::reply::{Reply, ReplyHooks};
@@ -63,7 +64,8 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
         return Ok(reply);
     }
     let model = session.config.model(ask.profile.model.as_deref())?.clone();
-    let compacts = ask.messages.is_none();
+    // A summary would take the room of the last request.
+    let compacts = ask.messages.is_none() && ask.wrap_up.is_none();
     let mut overflows = 0;
     budget::check_prices(session, model.info())?;
     loop {
@@ -244,13 +246,16 @@ async fn stream_reply(
     model: &dyn ChatModel,
     mut request: ChatRequest,
 ) -> Result<Reply, StepError> {
-    let needed = estimate(session, model.info(), &request);
+    let needed = match ask.wrap_up {
+        None => estimate(session, model.info(), &request),
+        Some(_) => estimate_last(session, model.info(), &request),
+    };
     budget::check(session, 1, needed)?;
     let Admission::Admitted(held) = budget::admit(session, needed).await? else {
         return Ok(Reply::empty(None));
     };
     let estimate = needed.input;
-    let id = start_reply(session, model, &request, ask.digest.clone(), (estimate, held)).await?;
+    let id = start_reply(session, model, &request, ask, (estimate, held)).await?;
     request.trace = request.trace.map(|trace| trace.reply(&session.id, id));
     let hooks = ReplyHooks {
         layers: session.config.hooks.and(&ask.profile.hooks),
@@ -278,7 +283,8 @@ async fn stream_reply(
     if let Some(permit) = permit {
         session.journal.when_written(|_| drop(permit)); // the log has what was used
     }
-    for more in verdict.messages {
+    let may_go_on = ask.wrap_up.is_none();
+    for more in verdict.messages.into_iter().filter(|_| may_go_on) {
         // Without an id and a schema, it cannot be refused.
         let prompt = Prompt::from(more);
         let _ = intake::queue(
@@ -304,7 +310,7 @@ async fn start_reply(
     session: &mut Session,
     model: &dyn ChatModel,
     request: &ChatRequest,
-    request_digest: Option<Arc<str>>,
+    ask: &Ask,
     (estimate, held): (Estimate, HeldBudget),
 ) -> Result<MessageId, StepError> {
     let Session { journal, reply, executor, in_flight, .. } = session;
@@ -314,7 +320,9 @@ async fn start_reply(
     let is_subset = !Arc::ptr_eq(&request.tools, executor.tools.list());
     let tools = is_subset.then(|| request.tools.iter().map(|spec| spec.name.clone()).collect());
     let model = info.id.clone();
-    let entry = LogEntry::RequestStarted { message: id, model, tools, request_digest, estimate };
+    let (request_digest, wrap_up) = (ask.digest.clone(), ask.wrap_up);
+    let entry =
+        LogEntry::RequestStarted { message: id, model, tools, request_digest, estimate, wrap_up };
     journal.commit(entry).await?;
     reply.returned = Some(id);
     in_flight.start(id, info.clone(), held);

@@ -61,3 +61,4 @@ mod tool_schemas;
 mod typed;
 mod verbs;
 mod windows;
+mod wrap_up;

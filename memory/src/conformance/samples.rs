@@ -64,6 +64,7 @@ pub(super) fn run(number: u64, time: u64, text: &str) -> Vec<LogEntry> {
             tools: None,
             request_digest: None,
             estimate: Estimate::new(5, Some(0.125)),
+            wrap_up: None,
         },
     ]
 }
@@ -241,6 +242,7 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
             tools: None,
             request_digest: None,
             estimate: Estimate::default(),
+            wrap_up: None,
         },
         LogEntry::RequestStarted {
             message: MessageId(1),
@@ -248,6 +250,7 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
             tools: Some(["".into(), ODD.into()].into()),
             request_digest: Some(ODD.into()),
             estimate: Estimate::new(u64::MAX, Some(0.1 + 0.2)),
+            wrap_up: Some(Limit::Session(Resource::Cost)),
         },
         LogEntry::DetachedStarted { requests: vec![] },
         LogEntry::DetachedStarted {

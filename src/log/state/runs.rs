@@ -21,7 +21,7 @@ impl SessionState {
         let is_abort = matches!(cause, RunCause::Abort);
         (self.runs, self.abort_requested) = (run.0, is_abort);
         self.run_at = self.info.entries;
-        self.terminated = None;
+        (self.terminated, self.wrap_up) = (None, None);
         (self.cause, self.last_error) = (Some(cause.clone()), None);
         self.undelivered = match cause {
             RunCause::UserRequest(input) | RunCause::Continue(Some(input)) => {

@@ -10,6 +10,7 @@ use crate::compaction::{Compaction, ContextSize};
 use crate::event::action::ExternalAction;
 use crate::event::input::{QueueKind, Urgency};
 use crate::event::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
+use crate::limits::Limit;
 use crate::log::calls::{Batch, CALLER, Call, KeyedResult, Phase};
 use crate::log::due::Due;
 use crate::log::edited::Edited;
@@ -81,6 +82,9 @@ pub(crate) struct SessionState {
     /// The digest of the last request, if it contained more than the conversation, and the number
     /// of its reply.
     pub(crate) request_digest: Option<(MessageId, Arc<str>)>,
+    /// The limit that the run has reached, if the last request asked for an answer at it, and the
+    /// number of that answer.
+    pub(crate) wrap_up: Option<(MessageId, Limit)>,
     /// The tools in the last request; `None` for all.
     pub(crate) offered: Option<Arc<[Arc<str>]>>,
     /// The schema that the answer to the current request must fit.

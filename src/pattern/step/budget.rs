@@ -17,7 +17,8 @@ impl StepContext<'_> {
     }
 
     /// Returns the rest of this run's budget. It is the smallest rest of the agent's
-    /// [`Limits`](crate::limits::Limits) of a run and of the session, and a sub-agent's share.
+    /// [`Limits`](crate::limits::Limits) of a run and of the session, and a sub-agent's share. What
+    /// the [answer at a limit](crate::limits::WrapUp) needs is not in it.
     ///
     /// ```
     /// use loopwright_core::message::UserMessage;

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 
 use crate::compaction::tokens_of;
 use crate::hooks::Hooks;
+use crate::limits::Limit;
 use crate::message::{Message, MessageKind};
 use crate::model::{OutputSchema, ThinkingLevel, ToolChoice};
 use crate::session::request::layers::HookLayers;
@@ -42,6 +43,8 @@ pub struct Ask {
     /// conversation alone. The step's profile is excluded, because it may depend on the history,
     /// and so on the reply.
     pub(crate) digest: Option<Arc<str>>,
+    /// The limit that the run has reached, if this is its last request.
+    pub(crate) wrap_up: Option<Limit>,
 }
 
 impl Ask {

@@ -6,11 +6,12 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use crate::error::StepError;
-use crate::limits::{Budget, Limit, LimitReached, Limits, Resource, Spent};
+use crate::event::outcome::RunCause;
+use crate::limits::{Budget, Limit, LimitReached, Limits, Resource, Spent, WrapUp};
 use crate::log::turn::Used;
 use crate::model::ModelInfo;
 use crate::session::Session;
-use crate::session::request::estimate::Needed;
+use crate::session::request::estimate::{Needed, estimate_of_answer};
 use crate::session::request::in_flight::HeldBudget;
 use crate::session::request::stream::follow;
 
@@ -39,6 +40,29 @@ fn budgets(session: &Session) -> [Checked; 3] {
     ]
 }
 
+/// Returns how the run answers at a limit, if it does. A run that only compacts does not.
+pub(crate) fn wrap_up(session: &Session) -> Option<&WrapUp> {
+    let only_compacts = matches!(session.journal.state.cause, Some(RunCause::Compact { .. }));
+    session.config.limits.wrap_up.as_ref().filter(|_| !only_compacts)
+}
+
+/// Returns what the answer at the limit needs, if there is one: nothing before the first reply to
+/// the user's request, and for the answer itself. The time is not in it.
+fn kept(session: &Session) -> Spent {
+    let state = &session.journal.state;
+    let has_replied = state.spent.turns > 0 && state.last_reply().is_some();
+    let Some(wrap_up) = wrap_up(session).filter(|_| has_replied && !session.wraps_up) else {
+        return Spent::default();
+    };
+    let needed = estimate_of_answer(session, wrap_up.instruction.len());
+    Spent {
+        turns: 1,
+        tokens: needed.tokens,
+        cost: needed.cost.unwrap_or_default(),
+        ..Spent::default()
+    }
+}
+
 /// Fails unless the prices of the model are known or no budget needs them.
 pub(crate) fn check_prices(session: &Session, model: &ModelInfo) -> Result<(), StepError> {
     let Limits { run, session: all, .. } = session.config.limits;
@@ -56,25 +80,24 @@ pub(crate) fn check_prices(session: &Session, model: &ModelInfo) -> Result<(), S
 /// at the same time.
 pub(crate) fn check(session: &Session, turns: u32, needed: Needed) -> Result<(), StepError> {
     let refuse = |reached: LimitReached| Err(StepError::Limit(reached));
+    // Requests that are reserved already were checked beside the answer at the limit, whose input
+    // has their output.
+    let kept = if turns > 0 { kept(session) } else { Spent::default() };
     for Checked { budget, spent, limit } in budgets(session) {
         let is_share = matches!(limit(Resource::Turns), Limit::Share(_));
-        let estimate = if is_share { needed.all() } else { needed.input };
-        let cost = estimate.cost.unwrap_or_default();
+        let estimate = if is_share || kept.turns > 0 { needed.all() } else { needed.input };
+        let tokens = estimate.tokens.saturating_add(kept.tokens);
+        let cost = estimate.cost.unwrap_or_default() + kept.cost;
         if let Some(max) = budget.turns
-            && spent.turns.saturating_add(turns) > max
+            && spent.turns.saturating_add(turns).saturating_add(kept.turns) > max
         {
             return refuse(LimitReached::turns(limit(Resource::Turns), max, spent.turns, turns));
         }
         if let Some(max) = budget.tokens
-            && (spent.tokens.saturating_add(estimate.tokens) > max
-                || turns > 0 && spent.tokens >= max)
+            && (spent.tokens.saturating_add(tokens) > max || turns > 0 && spent.tokens >= max)
         {
-            return refuse(LimitReached::tokens(
-                limit(Resource::Tokens),
-                max,
-                spent.tokens,
-                estimate.tokens,
-            ));
+            let limit = limit(Resource::Tokens);
+            return refuse(LimitReached::tokens(limit, max, spent.tokens, tokens));
         }
         if let Some(max) = budget.cost
             && (spent.cost + cost > max || turns > 0 && spent.cost >= max)
@@ -154,10 +177,23 @@ pub(crate) fn session_spent(session: &Session) -> Spent {
     all.spent
 }
 
-/// Returns the rest of the budgets: for each limit the smallest of run, session and sub-agent.
+/// Returns the rest of the budgets: for each limit the smallest of run, session and sub-agent,
+/// without what the answer at the limit needs.
 pub(crate) fn left(session: &Session) -> Budget {
-    let [run, all, share] = budgets(session).map(|checked| checked.budget.left(&checked.spent));
-    run.min(&all).min(&share)
+    let kept = kept(session);
+    let left = |Checked { budget, spent, .. }: Checked| budget.left(&spent).left(&kept);
+    let [run, all, share] = budgets(session).map(left);
+    let left = run.min(&all).min(&share);
+    Budget { time: left.time.map(|time| time.saturating_sub(session.kept_time)), ..left }
+}
+
+/// Returns the part of the rest of the time that is kept for the answer at the limit, if there is
+/// one.
+pub(crate) fn time_to_keep(session: &Session) -> Duration {
+    match (wrap_up(session), left(session).time) {
+        (Some(wrap_up), Some(left)) => wrap_up.time.min(left / 4),
+        _ => Duration::ZERO,
+    }
 }
 
 /// Returns the time that is left, or `None` if it is unlimited.

@@ -35,6 +35,39 @@ pub(crate) fn estimate(session: &mut Session, model: &ModelInfo, request: &ChatR
     Needed { input, output: expected_output(model, request.max_tokens, known) }
 }
 
+/// Estimates the usage of an answer at a limit after one more turn of the conversation's mean
+/// length, with an instruction of this many bytes. Nothing is expected to be read from the cache,
+/// since providers have another one for requests that may call no tool.
+pub(crate) fn estimate_of_answer(session: &Session, instruction: usize) -> Estimate {
+    let Session { journal, config, compaction, tree, .. } = session;
+    let tools = compaction.tool_tokens.iter().flatten().map(|(_, tokens)| *tokens).max();
+    let overhead = tools.unwrap_or_default() + tokens_of(config.system.len());
+    let (model, state) = (config.model.info(), &journal.state);
+    let now = state.size.tokens(overhead);
+    let growth = now / u64::from(state.total().turns.max(1));
+    let usage = Usage::new(now + growth + tokens_of(instruction), 0);
+    let known = state.mean_output().or(tree.mean_output);
+    let input = Estimate::new(usage.total(), model.cost(&usage));
+    Needed { input, output: expected_output(model, config.max_tokens, known) }.all()
+}
+
+/// Estimates the usage of the request for an answer at a limit, whose messages begin with the
+/// conversation.
+pub(crate) fn estimate_last(
+    session: &mut Session,
+    model: &ModelInfo,
+    request: &ChatRequest,
+) -> Needed {
+    let overhead = overhead(session, &request.tools, &request.system);
+    let state = &session.journal.state;
+    let more = request.messages.get(state.context.len()..).unwrap_or_default();
+    let more = more.iter().map(|message| message.tokens()).sum::<u64>();
+    let usage = Usage::new(state.size.tokens(overhead).saturating_add(more), 0);
+    let known = state.mean_output().or(session.tree.mean_output);
+    let input = Estimate::new(usage.total(), model.cost(&usage));
+    Needed { input, output: expected_output(model, request.max_tokens, known) }
+}
+
 /// Estimates the output of a request: its maximum, or else the mean of earlier replies.
 fn expected_output(model: &ModelInfo, max_tokens: Option<u32>, mean: Option<u64>) -> Estimate {
     let tokens = max_tokens.map(u64::from).or(mean).unwrap_or(UNKNOWN_OUTPUT_TOKENS);

@@ -282,6 +282,10 @@ fn answer(outcome: &RunOutcome, stopped: Option<&Stopped>) -> (ResultStatus, Str
     let error = outcome.error.as_deref().unwrap_or("it was stopped");
     match (outcome.end, stopped) {
         (_, Some((status, why))) => (*status, with_text(why.clone())),
+        (RunStatus::Done, None) if outcome.limit.is_some() && outcome.value.is_none() => {
+            let why = "The sub-agent has reached its limit before it was done.";
+            (ResultStatus::Ok, with_text(why.into()))
+        }
         (RunStatus::Done, None) => {
             let value = outcome.value.as_ref().map(|value| value.to_string());
             (ResultStatus::Ok, value.unwrap_or_else(|| outcome.text.clone()))

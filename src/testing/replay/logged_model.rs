@@ -6,11 +6,12 @@ use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 
 use super::difference::Difference;
-use super::logged_reply::LoggedReply;
+use super::logged_reply::{LoggedReply, wraps_up};
 use super::progress::{Baseline, DetachedRequest, Progress, SentRequest};
 use super::shared::SharedReplay;
 use crate::error::{ModelError, ModelErrorKind};
 use crate::log::entry::LogEntry;
+use crate::message::History;
 use crate::model::{ChatModel, ChatRequest, ModelEvent, ModelInfo, Prices};
 use crate::session::request::cut_replies::with_notes;
 use crate::testing::request_text::{options_text, tools_text};
@@ -55,7 +56,19 @@ impl LoggedModel {
             return None;
         };
         let is_detached = announced.is_none();
-        if let Some(difference) = compare(&progress, &self.info.id, &request, is_detached) {
+        let wraps_up = announced.is_some_and(|at| wraps_up(&log[at]));
+        let of_log = |request: &ChatRequest| match wraps_up {
+            // The log has no instruction for the answer at a limit.
+            true => {
+                let mut messages = request.messages.clone();
+                Arc::make_mut(&mut messages).pop();
+                messages
+            }
+            false => request.messages.clone(),
+        };
+        if let Some(difference) =
+            compare(&progress, &self.info.id, &request, &of_log(&request), is_detached)
+        {
             drop(progress);
             self.replay.diverge(difference);
             return None;
@@ -72,22 +85,22 @@ impl LoggedModel {
     }
 }
 
-/// Compares a request with the baseline. Returns the first difference.
+/// Compares a request, and the messages that a log can have of it, with the baseline. Returns the
+/// first difference.
 fn compare(
     progress: &Progress,
     model: &Arc<str>,
     request: &ChatRequest,
+    of_log: &History,
     is_detached: bool,
 ) -> Option<Difference> {
     let number = progress.requests + usize::from(is_detached);
     match &progress.baseline {
         Baseline::Unchecked => None,
         Baseline::Log if is_detached => None,
-        Baseline::Log => Difference::of_messages(
-            number,
-            &with_notes(progress.state.context.clone()),
-            &request.messages,
-        ),
+        Baseline::Log => {
+            Difference::of_messages(number, &with_notes(progress.state.context.clone()), of_log)
+        }
         Baseline::Requests(sent) => {
             let Some(expected) = sent.get(progress.sent_requests.len()) else {
                 return Some(Difference::of_request(number, " is one more than were sent before"));

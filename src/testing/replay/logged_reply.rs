@@ -158,6 +158,11 @@ fn overflow_error(log: &[LogEntry], next: usize) -> Option<ModelEvent> {
     is_overflow.then_some(ModelEvent::Error(error))
 }
 
+/// Returns whether the entry is a request for an answer at a limit.
+pub(super) fn wraps_up(entry: &LogEntry) -> bool {
+    matches!(entry, LogEntry::RequestStarted { wrap_up: Some(_), .. })
+}
+
 fn unknown_error() -> ModelEvent {
     ModelEvent::Error(ModelError::new(
         ModelErrorKind::Network,
@@ -179,7 +184,11 @@ fn model_error(log: &[LogEntry], at: usize) -> Option<ModelEvent> {
         RunEnded { model_error: Some(kind), error, .. } => {
             (*kind, error.as_deref().unwrap_or_default())
         }
-        RunEnded { .. } => return None,
+        RunEnded { .. } => {
+            let requests = log[..=at].iter().rev();
+            let last = requests.into_iter().find(|entry| matches!(entry, RequestStarted { .. }));
+            return last.filter(|request| wraps_up(request)).map(|_| unknown_error());
+        }
         // The error kind of a failed summary has no effect.
         Compacted { error: Some(error), .. } => (ModelErrorKind::Network, &**error),
         // The pattern handled the error, so the log does not contain it.
