@@ -10,7 +10,7 @@ pub(crate) const TOOL_FAILED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 /// A tool call that waits for approval.
 pub(crate) const AWAITING_ACTION: u8 = 3;
-/// A reached limit.
+/// A reached limit, with an answer or without.
 pub(crate) const LIMIT: u8 = 4;
 /// A failed run.
 pub(crate) const FAILED: u8 = 5;
@@ -22,6 +22,7 @@ pub(crate) const ABORTED: u8 = 130;
 /// Returns the exit code for a run with this outcome.
 pub(crate) fn of(outcome: &RunOutcome) -> u8 {
     match outcome.end {
+        RunStatus::Done | RunStatus::Incomplete if outcome.limit.is_some() => LIMIT,
         RunStatus::Done => 0,
         RunStatus::AwaitingAction => AWAITING_ACTION,
         RunStatus::Limit => LIMIT,

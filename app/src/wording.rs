@@ -98,6 +98,8 @@ pub(crate) enum Failure {
     Aborted,
     /// The limit of turns, as a sentence without its capital letter.
     Turns(String),
+    /// An answer at a limit, as a sentence without its capital letter.
+    Answered(String),
     /// Another limit, as a sentence without its capital letter.
     Limit(String),
     /// An incomplete last reply, as a sentence without its capital letter.
@@ -110,7 +112,11 @@ pub(crate) enum Failure {
 pub(crate) fn failure(outcome: &RunOutcome) -> Option<Failure> {
     let why = |otherwise: &str| ended(outcome.error.as_deref().unwrap_or(otherwise));
     Some(match outcome.end {
-        RunStatus::Done | RunStatus::AwaitingAction => return None,
+        RunStatus::Done | RunStatus::Incomplete if outcome.limit.is_some() => {
+            Failure::Answered(format!("{} is reached.", outcome.limit?))
+        }
+        RunStatus::Done => return None,
+        RunStatus::AwaitingAction => return None,
         RunStatus::Aborted => Failure::Aborted,
         RunStatus::Limit if outcome.limit == Some(Limit::Run(Resource::Turns)) => {
             Failure::Turns(why("the limit of turns is reached"))
@@ -122,11 +128,6 @@ pub(crate) fn failure(outcome: &RunOutcome) -> Option<Failure> {
         }),
         _ => Failure::Error(why("the run failed")),
     })
-}
-
-/// Returns whether the agent had nothing left to do when this run ended.
-pub(crate) fn has_finished(end: RunStatus) -> bool {
-    matches!(end, RunStatus::Done | RunStatus::Incomplete)
 }
 
 /// Returns whether `NO_COLOR` asks for output without colours.

@@ -14,6 +14,7 @@ use loopwright_core::BehaviorPattern;
 use loopwright_core::GenericAgent;
 use loopwright_core::agent::AgentBuilder;
 use loopwright_core::event::ExternalAction;
+use loopwright_core::limits::{Limits, WrapUp};
 #[cfg(feature = "long-term")]
 use loopwright_core::tool::Approval;
 use loopwright_core::tool::{AskUser, Toolbox, ToolboxError};
@@ -187,6 +188,9 @@ impl AgentFactory for CodingAgent {
         let mut builder = GenericAgent::builder(setup.model()?, pattern)
             .system(system)
             .compaction(SummaryCompaction::new());
+        if settings.wrap_up.unwrap_or(true) {
+            builder = builder.limits(Limits::default().wrap_up(WrapUp::new()));
+        }
         #[cfg(feature = "long-term")]
         if let Some(memory) = self.memory(setup) {
             builder = builder.hook(memory.hook());

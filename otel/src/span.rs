@@ -84,6 +84,8 @@ impl Run {
         put_usage(&mut attributes, &outcome.usage);
         attributes.push(KeyValue::new("loopwright.cost", outcome.cost));
         attributes.push(KeyValue::new("loopwright.run.status", status(outcome.end)));
+        let limit = outcome.limit.map(String::from);
+        attributes.extend(limit.map(|limit| KeyValue::new("loopwright.run.limit", limit)));
         let name = format!("invoke_agent {}", common.agent);
         let mut span = span(common, name, &self.context, (self.start, end), attributes, error);
         span.parent_span_id = SpanId::from(self.parent);

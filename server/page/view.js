@@ -8,7 +8,7 @@ import { ToolCall, image } from './tool.js';
 const DRAW_DELAY = 30;
 /** Events that do not change the state around the conversation. */
 const STREAMED = ['message_update', 'tool_execution_update'];
-const LIMITS = { turns: 'turns', tokens: 'tokens', cost: 'cost', wall_time: 'time' };
+const LIMITS = { turns: 'turns', tokens: 'tokens', cost: 'cost', wall_time: 'time', session_turns: 'turns of the session', session_tokens: 'tokens of the session', session_cost: 'cost of the session', session_time: 'time of the session' };
 
 /** Text of a reply, drawn while it streams. */
 class Text {
@@ -325,6 +325,8 @@ export class Conversation {
     if (end.end === 'error' && this.compacting) this.notice(end.error, 'error');
     else if (end.end === 'error') this.failed(end.error ?? 'The run failed.');
     if (end.end === 'limit') this.failed(end.error ?? `The limit of ${LIMITS[end.limit] ?? end.limit} is used up.`);
+    const more = end.limit?.startsWith('session') ? '.' : ': a message continues the work.';
+    if (end.end !== 'limit' && end.limit) this.notice(`The limit of ${LIMITS[end.limit] ?? end.limit} is reached${more}`);
     if (end.end === 'aborted') this.notice('Stopped.');
     if (end.handed_back?.length) this.notice(`Not sent: ${end.handed_back.join(' · ')}`);
     this.on.ended(end);

@@ -29,7 +29,6 @@ use crate::session::{
     Allowed, FollowError, Live, Operator, Prefer, Session, build, distil_at_end, follow,
 };
 use crate::slash::{RunningSlash, SlashReply};
-use crate::wording::has_finished;
 
 use state::{Chat, Compacted, Done, State};
 
@@ -190,7 +189,7 @@ impl Operator for Chat {
             return self.ask(action).await;
         }
         let is_queued = !state.steering_queue.is_empty() || !state.follow_up_queue.is_empty();
-        let is_done = live.outcome().is_some_and(|outcome| has_finished(outcome.end));
+        let is_done = live.outcome().is_some_and(|outcome| outcome.has_finished());
         if is_queued && is_done {
             // The message was sent before this end was observed, and arrived after it.
             match self.send(InputEvent::Continue(None)).await {

@@ -298,6 +298,7 @@ mod tests {
             "pattern",
             "tool_choice",
             "max_turns",
+            "wrap_up",
             "guard",
         ];
         assert_eq!(allowed, known, "consider the risk before projects may set more");

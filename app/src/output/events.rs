@@ -55,6 +55,7 @@ fn report_failure(outcome: &RunOutcome, verbosity: Verbosity) {
         Some(Failure::Turns(why)) => {
             error(&format!("{why} The work so far is stored; allow more turns with --max-turns N."))
         }
+        Some(Failure::Answered(why)) => error(&format!("{why} The answer says what is left.")),
         Some(Failure::Limit(why) | Failure::Incomplete(why) | Failure::Error(why)) => error(&why),
     }
     for text in &outcome.handed_back {

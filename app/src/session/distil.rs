@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use loopwright_core::AgentHandle;
-use loopwright_core::event::RunStatus;
 use loopwright_memory::long_term::{distil_session, is_distil_due};
 use tokio::time::timeout;
 
@@ -32,9 +31,13 @@ pub(crate) async fn distil_at_end(handle: &AgentHandle) {
         () = skipped => return abort(handle).await,
     };
     match distilled {
-        Ok(Ok(Some(outcome))) if outcome.end == RunStatus::Done => output::info(&outcome.text),
+        Ok(Ok(Some(outcome))) if outcome.has_finished() => output::info(&outcome.text),
         Ok(Ok(outcome)) => {
-            let why = outcome.and_then(|outcome| outcome.error).unwrap_or_default();
+            let why = outcome.and_then(|outcome| {
+                let limit = outcome.limit.map(|limit| format!("{limit} is reached"));
+                outcome.error.map(|why| why.to_string()).or(limit)
+            });
+            let why = why.unwrap_or_default();
             output::error(&format!("No facts were distilled: {why}."));
         }
         Ok(Err(why)) => output::error(&format!("No facts were distilled: {why}.")),

@@ -13,7 +13,6 @@ use crate::environment::started_as;
 use crate::exit_code::{self, ABORTED, FAILED};
 use crate::interrupt::Interrupt;
 use crate::output::{self, EventView, Printer, Verbosity, report_pending};
-use crate::wording::has_finished;
 
 /// The way in which a run is shown.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +38,10 @@ impl RunOutput {
 
     /// Prints the answer, if it has not streamed.
     pub(super) fn print_answer(self, outcome: &RunOutcome) -> io::Result<()> {
-        if self.json || self.streams() || !has_finished(outcome.end) {
+        if self.json
+            || self.streams()
+            || !matches!(outcome.end, RunStatus::Done | RunStatus::Incomplete)
+        {
             return Ok(());
         }
         match &outcome.value {

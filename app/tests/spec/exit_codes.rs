@@ -58,6 +58,30 @@ fn a_limit_is_4() {
     assert!(exit.err.contains("--max-turns"), "{exit:?}");
 }
 
+/// C487: The coding agent answers at a limit, unless that is switched off.
+#[test]
+fn a_limit_is_4_with_an_answer_too() {
+    let (project, model) = (project(), Server::start());
+    let args = ["run", "--model", "local/scripted", "--base-url", &model.url, "--max-turns", "2"];
+    let look = || ("read_file", json!({ "path": "Cargo.toml" }));
+    for (flags, is_last) in [(&[][..], true), (&["--wrap-up=false"][..], false)] {
+        let run = BIN.start(&project, &[&args[..], flags, &["Look"]].concat());
+        model.request().call(&[look()]);
+        let request = model.request();
+        assert_eq!(request.body["tool_choice"] == "none", is_last, "{}", request.body);
+        assert_eq!(request.last().contains("the limit of turns is reached"), is_last);
+        match is_last {
+            true => request.say("Half of it."),
+            false => request.call(&[look()]),
+        }
+        let exit = run.end();
+        let answer = if is_last { "Half of it.\n" } else { "" };
+        assert_eq!((exit.code, exit.out.as_str()), (4, answer), "{exit:?}");
+        assert!(exit.err.contains("he limit of turns is reached"), "{exit:?}");
+        assert_eq!(exit.err.contains("The answer says what is left."), is_last, "{exit:?}");
+    }
+}
+
 #[test]
 fn a_limit_of_a_session_continues_over_its_runs() {
     let project = project();

@@ -213,6 +213,13 @@ settings! {
     #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]
     max_turns: Option<u32> = number("N").default("50 by default").changeable();
 
+    /// Answer at a limit of turns, tokens, cost or time.
+    ///
+    /// The budget keeps room for a last request, which may call no tool and asks the model what is
+    /// done and what is left. `false` ends the run without an answer.
+    wrap_up: Option<bool> =
+        switch().default("`true` by default").changeable().scope(SettingScope::Coding);
+
     /// The maximum number of turns for the whole session.
     #[serde(alias = "max_session_turns", deserialize_with = "count")]
     #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]

@@ -15,6 +15,7 @@ pub(super) fn failed(why: impl Into<String>) -> CallToolResult {
 pub(super) fn of_agent(session: &str, outcome: &RunOutcome) -> CallToolResult {
     let error = outcome.error.as_deref().map(str::to_owned);
     let error = error.or_else(|| outcome.incomplete.as_ref().map(IncompleteReply::to_string));
+    let error = error.or_else(|| outcome.limit.map(|limit| format!("{limit} is reached")));
     let text = Some(&outcome.text).filter(|text| !text.is_empty());
     let mut content: Vec<_> = text.into_iter().map(ContentBlock::text).collect();
     let status = status(outcome.end);

@@ -18,9 +18,11 @@ pub fn stop_reason(outcome: &RunOutcome) -> Result<&'static str, RpcError> {
         RpcError::internal(why.unwrap_or_else(|| "the run failed".into()))
     };
     match (outcome.end, outcome.incomplete, &outcome.limit) {
+        (RunStatus::Done | RunStatus::Limit, _, Some(Limit::Run(Resource::Turns))) => {
+            Ok("max_turn_requests")
+        }
         (RunStatus::Done | RunStatus::AwaitingAction, ..) => Ok("end_turn"),
         (RunStatus::Aborted, ..) => Ok("cancelled"),
-        (RunStatus::Limit, _, Some(Limit::Run(Resource::Turns))) => Ok("max_turn_requests"),
         (_, Some(IncompleteReply::Length), _) => Ok("max_tokens"),
         (_, Some(IncompleteReply::ContentFilter), _) => Ok("refusal"),
         _ => Err(failed()),
@@ -46,6 +48,8 @@ mod tests {
         assert_eq!(of(json!({ "end": "aborted" })), Ok("cancelled"));
         let turns = json!({ "end": "limit", "limit": "turns" });
         assert_eq!(of(turns), Ok("max_turn_requests"));
+        assert_eq!(of(json!({ "end": "done", "limit": "turns" })), Ok("max_turn_requests"));
+        assert_eq!(of(json!({ "end": "done", "limit": "cost" })), Ok("end_turn"));
         let cut = |why: &str| of(json!({ "end": "incomplete", "incomplete": why }));
         assert_eq!(cut("length"), Ok("max_tokens"));
         assert_eq!(cut("content_filter"), Ok("refusal"));

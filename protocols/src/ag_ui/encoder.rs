@@ -226,9 +226,8 @@ impl Encode for Encoder {
         });
         if let Some(ended) = ended {
             finished["metadata"] = json!({ "cost": ended.cost });
-            if let Some(value) = &ended.value {
-                finished["result"] = json!(value);
-            }
+            ended.limit.iter().for_each(|limit| finished["metadata"]["limit"] = json!(limit));
+            ended.value.iter().for_each(|value| finished["result"] = json!(value));
         }
         self.agent.push(finished, to);
     }

@@ -291,6 +291,9 @@ impl Encode for Encoder {
         let mut finish = json!({ "type": "finish", "finishReason": reason });
         if let Some(outcome) = ended {
             finish["messageMetadata"] = json!({ "usage": outcome.usage, "cost": outcome.cost });
+            if let Some(limit) = outcome.limit {
+                finish["messageMetadata"]["limit"] = String::from(limit).into();
+            }
         }
         push(to, finish);
     }

@@ -177,6 +177,7 @@ impl ChatStream {
 
     fn end(&self, outcome: &RunOutcome, to: &mut VecDeque<ChatFrame>) {
         let finish_reason = match (RunFailure::of(outcome), incomplete(outcome)) {
+            (None, _) if outcome.limit.is_some() && outcome.value.is_none() => "length",
             (None, _) => "stop",
             (Some(_), Some("max_output_tokens")) => "length",
             (Some(_), Some(reason)) => reason,

@@ -105,7 +105,7 @@ async fn the_operator_bounds_what_a_run_uses() {
         [(Budget::default().turns(1), reads(), "turns"), (time, hangs(), "wall_time")]
     {
         let store = Arc::new(InMemoryStore::new());
-        let api = Api::with(store, [reply.clone(), reply], |server| server.run_budget(budget));
+        let api = Api::with(store, vec![reply; 4], |server| server.run_budget(budget));
         let id = api.session(json!({ "maxTurns": 40, "approve": ["all"] })).await;
         let start = tokio::time::Instant::now();
         api.say(&id, "go").await;

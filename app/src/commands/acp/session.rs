@@ -23,7 +23,7 @@ use super::open::Opened;
 use crate::mcp::Consent;
 use crate::program::Program;
 use crate::slash::SlashReply;
-use crate::wording::{compaction, has_finished, retry, waiting};
+use crate::wording::{compaction, retry, waiting};
 
 /// The choice that allows a server to start.
 const ALLOW: &str = "allow";
@@ -301,7 +301,7 @@ impl EditorSession {
             return self.ask(action).await;
         }
         let is_queued = !state.steering_queue.is_empty() || !state.follow_up_queue.is_empty();
-        if is_queued && self.outcome.as_ref().is_some_and(|outcome| has_finished(outcome.end)) {
+        if is_queued && self.outcome.as_ref().is_some_and(|outcome| outcome.has_finished()) {
             // The steer arrived after the end of its run.
             return self.send(InputEvent::Continue(None)).await;
         }

@@ -1,6 +1,6 @@
 //! [`State`]: everything that is shown, and the transitions shared by several inputs.
 
-use loopwright_core::event::{QueueKind, QueuedText, RunStatus};
+use loopwright_core::event::{QueueKind, QueuedText};
 use loopwright_core::message::{InputId, RunId};
 
 use super::dialog::Dialog;
@@ -9,7 +9,6 @@ use super::popup::{Known, Popup};
 use super::prompt::Prompt;
 use super::status::{Activity, Run, Status};
 use super::transcript::Transcript;
-use crate::wording;
 
 /// The notice for an input that needs a session when none is open.
 const NO_SESSION_HELP: &str = "No conversation is open: `/model` selects a model, `/sessions` \
@@ -49,8 +48,8 @@ pub(crate) struct State {
     pub(super) known: Known,
     /// The names of the app's own commands, and their descriptions in `/help`.
     pub(crate) own_commands: Vec<Choice>,
-    /// The status with which the last run ended.
-    pub(super) last_end: Option<RunStatus>,
+    /// `true` if the agent had nothing left to do when the last run ended.
+    pub(super) has_finished: bool,
     /// The length of the transcript when the session being opened was requested.
     pub(super) opening_from: usize,
     /// The text for which the user closed the popup.
@@ -167,9 +166,7 @@ impl State {
 
     /// Requests to continue if messages were queued too late for a run that ended well.
     pub(super) fn continue_queued(&mut self) -> Vec<Effect> {
-        let ended = self.last_end.is_some_and(wording::has_finished)
-            && self.run == Run::Idle
-            && !self.is_opening;
+        let ended = self.has_finished && self.run == Run::Idle && !self.is_opening;
         if !self.queues.is_empty() && ended && self.dialog.waiting() == 0 {
             self.start_working();
             self.last_run = None;

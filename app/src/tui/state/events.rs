@@ -2,6 +2,7 @@
 
 use loopwright_core::AgentEvent;
 use loopwright_core::event::{Envelope, RunCause, RunOutcome};
+use loopwright_core::limits::Limit;
 use loopwright_core::message::MessageKind;
 use loopwright_core::model::Update;
 
@@ -93,13 +94,20 @@ impl State {
 
     fn run_ended(&mut self, outcome: &RunOutcome) -> Vec<Effect> {
         self.run = Run::Idle;
-        self.last_end = Some(outcome.end);
+        self.has_finished = outcome.has_finished();
         match wording::failure(outcome) {
             None => {}
             Some(Failure::Aborted) => self.transcript.notice(Tone::Quiet, wording::INTERRUPTED),
             Some(Failure::Turns(why)) => {
                 let text = format!("{} `/continue` resumes the run.", sentence(&why));
                 self.transcript.notice(Tone::Error, text);
+            }
+            Some(Failure::Answered(why)) => {
+                let more = match outcome.limit {
+                    Some(Limit::Run(_)) => " A message continues the work.",
+                    _ => "",
+                };
+                self.transcript.notice(Tone::Loud, sentence(&why) + more);
             }
             Some(Failure::Incomplete(_)) => {} // the reply itself is marked
             Some(Failure::Limit(why)) => self.transcript.notice(Tone::Error, sentence(&why)),

@@ -93,7 +93,7 @@ impl State {
         self.known.clear();
         self.last_run = None;
         self.dialog.clear();
-        self.last_end = None;
+        self.has_finished = false;
         self.status.opened(&opened);
         (self.is_opening, self.run) = (false, Run::Idle);
         if state.is_running {

@@ -371,6 +371,34 @@ fn runs_of_the_session_that_is_left_do_not_end_the_opening_of_the_next() {
     assert_eq!(key(&mut state, KeyCode::Esc), [Effect::Abort(Some(RunId(1)))]);
 }
 
+/// C487: After an answer at a limit, late messages wait for the user.
+#[test]
+fn an_answer_at_a_limit_is_followed_by_the_limit() {
+    for (limit, says, continues) in [
+        (None, None, true),
+        (
+            Some("turns"),
+            Some("The limit of turns is reached. A message continues the work."),
+            false,
+        ),
+        (Some("session_cost"), Some("The session's cost limit is reached."), false),
+    ] {
+        let mut state = working();
+        state.queues.update(Some(&QueuedText::new("input-1", QueueKind::Steering, "more")), &[]);
+        let mut outcome =
+            json!({ "end": "done", "usage": Usage::default(), "cost": 0.0, "text": "Half." });
+        outcome["limit"] = limit.into();
+        let end = AgentEvent::AgentEnd(serde_json::from_value(outcome).unwrap());
+        let effects = state.event(&Envelope::new(0, "s", RunId(1), 0, end));
+        assert_eq!(effects == [Effect::Continue], continues, "{limit:?}: {effects:?}");
+        let notice = state.transcript.entries().last().and_then(|entry| match &entry.kind {
+            Kind::Notice(_, text) => Some(text.as_str()),
+            _ => None,
+        });
+        assert_eq!(notice, says);
+    }
+}
+
 #[test]
 fn an_undelivered_message_returns_to_the_prompt() {
     let mut state = idle();
