@@ -145,8 +145,8 @@ pub struct RunOutcome {
 }
 
 impl RunOutcome {
-    /// Returns whether the agent had nothing left to do when the run ended. An answer at a limit,
-    /// a failed or aborted run, and one that waits for a decision have not finished.
+    /// Returns whether the agent had nothing left to do when the run ended. Returns `false` for an
+    /// answer at a limit, for a failed or aborted run, and while a decision is missing.
     pub fn has_finished(&self) -> bool {
         matches!(self.end, RunStatus::Done | RunStatus::Incomplete) && self.limit.is_none()
     }

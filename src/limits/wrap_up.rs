@@ -26,9 +26,9 @@ const INSTRUCTION: &str = "No tool can be called any more. Answer now with what 
 /// option, if the request does not fit, if the reply fails, has no text or does not fit the schema,
 /// if the run was only to compact, or if the budget is
 /// [shared](crate::session::SharedBudget) with other sessions. Calls in the reply are not run, and
-/// messages with which a hook wants to go on are dropped. A reply that fails after some text stays
-/// in the conversation, as any does. In a sub-agent, its own agent's option
-/// counts, and its share of the budgets.
+/// messages with which a hook wants to continue are dropped. A reply that fails after some text
+/// stays in the conversation, as any does. In a sub-agent, the option of its own agent counts, and
+/// its share of the budgets.
 ///
 /// ```
 /// use loopwright_core::limits::{Budget, Limits, WrapUp};

@@ -85,7 +85,7 @@ async fn a_fail_over_to_a_synchronous_standby_loses_nothing() {
 }
 
 /// C343: a fail-over to a lagging standby loses acknowledged appends, and the checker finds it.
-/// Whether inputs are among them depends on when it happens.
+/// Inputs are among them only if it happens right after one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fail_over_to_a_standby_that_lags_is_found_by_the_checker() {
     let special = Special { standby: Some(false), ..Special::default() };

@@ -13,7 +13,7 @@ fn errors_of_the_compiler_name_the_remedy() {
     trybuild::TestCases::new().compile_fail("tests/errors/*.rs");
 }
 
-/// A type with the name of one that the macro uses.
+/// A type that has the same name as one in the macro's code.
 type Of<T> = Vec<T>;
 
 /// C324: A program needs no runtime of its own: `#[loopwright::main]` starts one.

@@ -33,7 +33,7 @@ pub(crate) struct ShownChanges {
 
 impl ShownChanges {
     /// Returns the changes that were shown for a call that is about to start. A tool that suspended
-    /// goes on with a change that has begun.
+    /// continues a change that has begun.
     pub(crate) fn of(call: &Call) -> Self {
         let digests = call.approvals.iter().filter_map(|approval| approval.change.clone());
         ShownChanges {

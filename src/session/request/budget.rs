@@ -77,11 +77,10 @@ pub(crate) fn check_prices(session: &Session, model: &ModelInfo) -> Result<(), S
 /// requests are already reserved, and only the usage since then is checked.
 ///
 /// The input must fit. In the share of a sub-agent the output must fit too, because sub-agents work
-/// at the same time.
+/// at the same time. So it must where room is kept for the answer at the limit, whose input has it.
 pub(crate) fn check(session: &Session, turns: u32, needed: Needed) -> Result<(), StepError> {
     let refuse = |reached: LimitReached| Err(StepError::Limit(reached));
-    // Requests that are reserved already were checked beside the answer at the limit, whose input
-    // has their output.
+    // Requests that are reserved already were checked beside the answer at the limit.
     let kept = if turns > 0 { kept(session) } else { Spent::default() };
     for Checked { budget, spent, limit } in budgets(session) {
         let is_share = matches!(limit(Resource::Turns), Limit::Share(_));

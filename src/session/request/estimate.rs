@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::compaction::{tokens_of, tool_tokens};
 use crate::log::turn::Estimate;
-use crate::message::Usage;
+use crate::message::{Message, Usage};
 use crate::model::{ChatRequest, ModelInfo};
 use crate::session::Session;
 use crate::tool::ToolList;
@@ -30,25 +30,27 @@ impl Needed {
 
 /// Estimates the usage of a request.
 pub(crate) fn estimate(session: &mut Session, model: &ModelInfo, request: &ChatRequest) -> Needed {
-    let input = estimate_input(session, model, request);
-    let known = session.journal.state.mean_output().or(session.tree.mean_output);
-    Needed { input, output: expected_output(model, request.max_tokens, known) }
+    let overhead = overhead(session, &request.tools, &request.system);
+    let state = &session.journal.state;
+    let usage = if Arc::ptr_eq(&request.messages, &state.context) {
+        state.size.input(overhead)
+    } else {
+        Usage::new(tokens_of_all(&request.messages).saturating_add(overhead), 0)
+    };
+    needed(session, model, &usage, request.max_tokens)
 }
 
 /// Estimates the usage of an answer at a limit after one more turn of the conversation's mean
 /// length, with an instruction of this many bytes. Nothing is expected to be read from the cache,
 /// since providers have another one for requests that may call no tool.
 pub(crate) fn estimate_of_answer(session: &Session, instruction: usize) -> Estimate {
-    let Session { journal, config, compaction, tree, .. } = session;
+    let Session { journal, config, compaction, .. } = session;
     let tools = compaction.tool_tokens.iter().flatten().map(|(_, tokens)| *tokens).max();
     let overhead = tools.unwrap_or_default() + tokens_of(config.system.len());
-    let (model, state) = (config.model.info(), &journal.state);
-    let now = state.size.tokens(overhead);
-    let growth = now / u64::from(state.total().turns.max(1));
+    let now = journal.state.size.tokens(overhead);
+    let growth = now / u64::from(journal.state.total().turns.max(1));
     let usage = Usage::new(now + growth + tokens_of(instruction), 0);
-    let known = state.mean_output().or(tree.mean_output);
-    let input = Estimate::new(usage.total(), model.cost(&usage));
-    Needed { input, output: expected_output(model, config.max_tokens, known) }.all()
+    needed(session, config.model.info(), &usage, config.max_tokens).all()
 }
 
 /// Estimates the usage of the request for an answer at a limit, whose messages begin with the
@@ -61,11 +63,20 @@ pub(crate) fn estimate_last(
     let overhead = overhead(session, &request.tools, &request.system);
     let state = &session.journal.state;
     let more = request.messages.get(state.context.len()..).unwrap_or_default();
-    let more = more.iter().map(|message| message.tokens()).sum::<u64>();
-    let usage = Usage::new(state.size.tokens(overhead).saturating_add(more), 0);
-    let known = state.mean_output().or(session.tree.mean_output);
-    let input = Estimate::new(usage.total(), model.cost(&usage));
-    Needed { input, output: expected_output(model, request.max_tokens, known) }
+    let tokens = state.size.tokens(overhead).saturating_add(tokens_of_all(more));
+    needed(session, model, &Usage::new(tokens, 0), request.max_tokens)
+}
+
+fn tokens_of_all(messages: &[Arc<Message>]) -> u64 {
+    messages.iter().map(|message| message.tokens()).fold(0, u64::saturating_add)
+}
+
+fn needed(session: &Session, model: &ModelInfo, input: &Usage, max_tokens: Option<u32>) -> Needed {
+    let mean = session.journal.state.mean_output().or(session.tree.mean_output);
+    Needed {
+        input: Estimate::new(input.total(), model.cost(input)),
+        output: expected_output(model, max_tokens, mean),
+    }
 }
 
 /// Estimates the output of a request: its maximum, or else the mean of earlier replies.
@@ -73,18 +84,6 @@ fn expected_output(model: &ModelInfo, max_tokens: Option<u32>, mean: Option<u64>
     let tokens = max_tokens.map(u64::from).or(mean).unwrap_or(UNKNOWN_OUTPUT_TOKENS);
     let tokens = tokens.min(model.max_output.unwrap_or(u64::MAX));
     Estimate::new(tokens, model.cost(&Usage::new(0, tokens)))
-}
-
-fn estimate_input(session: &mut Session, model: &ModelInfo, request: &ChatRequest) -> Estimate {
-    let overhead = overhead(session, &request.tools, &request.system);
-    let state = &session.journal.state;
-    let usage = if Arc::ptr_eq(&request.messages, &state.context) {
-        state.size.input(overhead)
-    } else {
-        let messages = request.messages.iter().map(|message| message.tokens());
-        Usage::new(messages.fold(overhead, u64::saturating_add), 0)
-    };
-    Estimate::new(usage.total(), model.cost(&usage))
 }
 
 /// Returns the estimated tokens of a request besides its messages. The tools are counted again only

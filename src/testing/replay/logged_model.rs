@@ -56,19 +56,12 @@ impl LoggedModel {
             return None;
         };
         let is_detached = announced.is_none();
-        let wraps_up = announced.is_some_and(|at| wraps_up(&log[at]));
-        let of_log = |request: &ChatRequest| match wraps_up {
-            // The log has no instruction for the answer at a limit.
-            true => {
-                let mut messages = request.messages.clone();
-                Arc::make_mut(&mut messages).pop();
-                messages
-            }
-            false => request.messages.clone(),
-        };
-        if let Some(difference) =
-            compare(&progress, &self.info.id, &request, &of_log(&request), is_detached)
-        {
+        let mut of_log = request.messages.clone();
+        if announced.is_some_and(|at| wraps_up(&log[at])) {
+            Arc::make_mut(&mut of_log).pop(); // the instruction for the answer at a limit
+        }
+        let difference = compare(&progress, &self.info.id, &request, &of_log, is_detached);
+        if let Some(difference) = difference {
             drop(progress);
             self.replay.diverge(difference);
             return None;

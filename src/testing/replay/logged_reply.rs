@@ -185,8 +185,8 @@ fn model_error(log: &[LogEntry], at: usize) -> Option<ModelEvent> {
             (*kind, error.as_deref().unwrap_or_default())
         }
         RunEnded { .. } => {
-            let requests = log[..=at].iter().rev();
-            let last = requests.into_iter().find(|entry| matches!(entry, RequestStarted { .. }));
+            let mut before = log[..=at].iter().rev();
+            let last = before.find(|entry| matches!(entry, RequestStarted { .. }));
             return last.filter(|request| wraps_up(request)).map(|_| unknown_error());
         }
         // The error kind of a failed summary has no effect.

@@ -339,7 +339,7 @@ fn a_model_that_is_not_listed_can_be_named() {
 }
 
 /// The session that is left may distil facts before the next one is open: what is typed meanwhile
-/// is sent to the next one, and the run goes on if that cannot be opened.
+/// is sent to the next one, and the run continues if that cannot be opened.
 #[test]
 fn runs_of_the_session_that_is_left_do_not_end_the_opening_of_the_next() {
     let event = |event| Envelope::new(0, "s", RunId(1), 0, event);

@@ -166,7 +166,7 @@ fn a_call_goes_back_with_a_name_that_servers_accept() {
 }
 
 /// With a budget, a turn of calls begins with thinking if the request asks for thinking. What the
-/// user says after the results is a part of the message with the results, so the turn goes on.
+/// user says after the results is a part of the message with the results, so the turn continues.
 #[test]
 fn a_steered_turn_of_another_model_goes_on_without_thinking() {
     let name = "claude-sonnet-4-5";

@@ -45,7 +45,7 @@ pub(super) fn call_id(random: &mut Random, number: usize) -> String {
 
 const INVENTED: [&str; 5] = ["no_longer_there", "functions.read_file", "", "lire née", "7"];
 
-/// Returns the name in a call, sometimes one that the model has invented.
+/// Returns the name of the tool in a call. Some names are inventions of the model.
 pub(super) fn call_name(random: &mut Random) -> String {
     match random.below(20) {
         0..17 => (*random.pick(&["read_file", "now", "odd"])).into(),
