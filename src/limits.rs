@@ -231,6 +231,14 @@ impl Budget {
         }
     }
 
+    /// Returns the budget of a [part](crate::StepContext::with_budget) that leaves room for so many
+    /// requests behind it, however long the conversation grows. For each of them it keeps a turn,
+    /// the tokens of the conversation after another turn of its mean length and of a reply, their
+    /// cost by the prices of the agent's own model, and 30 s; of the time at most a quarter in all.
+    pub fn keep(self, requests: u32) -> PartBudget {
+        PartBudget { budget: self, kept: requests }
+    }
+
     /// Returns one of `parts` equal parts of the budget, rounded up. The time is not divided, since
     /// sub-agents work at the same time.
     pub(crate) fn part(&self, parts: u32) -> Budget {
@@ -281,10 +289,28 @@ impl Budget {
     }
 }
 
+/// The budget of a part of a pattern's work; see
+/// [`StepContext::with_budget`](crate::StepContext::with_budget). A [`Budget`] converts into it.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub struct PartBudget {
+    /// The budget, with what is kept.
+    pub budget: Budget,
+    /// The number of requests behind the part for which room is left.
+    pub kept: u32,
+}
+
+impl From<Budget> for PartBudget {
+    fn from(budget: Budget) -> Self {
+        PartBudget { budget, kept: 0 }
+    }
+}
+
 /// The turns, tokens, dollars and time used so far. Requests in progress, and requests whose reply
 /// was lost in a crash, count with their estimates. Sub-agents that have not ended count with their
 /// shares.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Spent {
     /// The number of turns: model requests, detached ones included.
@@ -298,6 +324,16 @@ pub struct Spent {
 }
 
 impl Spent {
+    /// Returns the usage since an earlier one of the same run or session.
+    pub(crate) fn since(&self, earlier: &Spent) -> Spent {
+        Spent {
+            turns: self.turns.saturating_sub(earlier.turns),
+            tokens: self.tokens.saturating_sub(earlier.tokens),
+            cost: (self.cost - earlier.cost).max(0.0),
+            time: self.time.saturating_sub(earlier.time),
+        }
+    }
+
     /// Counts the share of a sub-agent as used.
     pub(crate) fn reserve(&mut self, share: &Budget) {
         self.turns = self.turns.saturating_add(share.turns.unwrap_or_default());
@@ -306,7 +342,7 @@ impl Spent {
     }
 }
 
-/// The budget that ended a run. In JSON, it is a word such as `turns` or `session_tokens`; the time
+/// The budget that was used up. In JSON, it is a word such as `turns` or `session_tokens`; the time
 /// of a run is `wall_time`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -318,6 +354,9 @@ pub enum Limit {
     Session(Resource),
     /// The sub-agent's share of the budgets of the agent that started it.
     Share(Resource),
+    /// The budget of a part of the pattern's work:
+    /// [`StepContext::with_budget`](crate::StepContext::with_budget).
+    Part(Resource),
     /// The [budget](crate::session::SharedBudget) that the session shares with others.
     Shared,
 }
@@ -339,7 +378,7 @@ pub enum Resource {
 impl Limit {
     fn all() -> impl Iterator<Item = Limit> {
         use Resource::{Cost, Time, Tokens, Turns};
-        let scopes = [Limit::Run, Limit::Session, Limit::Share];
+        let scopes = [Limit::Run, Limit::Session, Limit::Share, Limit::Part];
         let each = |scope: fn(Resource) -> Limit| [Turns, Tokens, Cost, Time].map(scope);
         scopes.into_iter().flat_map(each).chain([Limit::Shared])
     }
@@ -363,6 +402,7 @@ impl From<Limit> for String {
             Limit::Run(resource) => resource.word().into(),
             Limit::Session(resource) => format!("session_{}", resource.word()),
             Limit::Share(resource) => format!("share_{}", resource.word()),
+            Limit::Part(resource) => format!("part_{}", resource.word()),
             Limit::Shared => "shared".into(),
         }
     }
@@ -384,7 +424,7 @@ impl JsonSchema for Limit {
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         let words: Vec<String> = Limit::all().map(String::from).collect();
-        let description = "The budget that ended a run.";
+        let description = "The budget that was used up.";
         schemars::json_schema!({ "description": description, "type": "string", "enum": words })
     }
 }
@@ -401,6 +441,7 @@ impl fmt::Display for Limit {
             Limit::Run(resource) => write!(f, "the {}", name(resource)),
             Limit::Session(resource) => write!(f, "the session's {}", name(resource)),
             Limit::Share(resource) => write!(f, "the sub-agent's share of the {}", resource.word()),
+            Limit::Part(resource) => write!(f, "the {} of a part of the work", name(resource)),
             Limit::Shared => f.write_str("the budget that the session shares with others"),
         }
     }
@@ -413,7 +454,8 @@ mod tests {
     #[test]
     fn the_words_of_limits_in_logs_stay() {
         let words = "turns tokens cost wall_time session_turns session_tokens session_cost \
-            session_time share_turns share_tokens share_cost share_time shared";
+            session_time share_turns share_tokens share_cost share_time part_turns part_tokens \
+            part_cost part_time shared";
         let written: Vec<String> = Limit::all().map(String::from).collect();
         assert_eq!(written.join(" "), words);
         for limit in Limit::all() {

@@ -270,10 +270,19 @@ pub enum StopReason {
     ContentFilter,
     /// A steer with [`Urgency::Interrupt`](crate::event::Urgency::Interrupt) cut off the reply.
     Interrupted,
-    /// An abort cut off the reply.
+    /// An abort, or the end of the time of a [part](crate::StepContext::with_budget), cut off the
+    /// reply.
     Aborted,
     /// An error cut off the reply.
     Error,
+}
+
+impl StopReason {
+    /// Returns whether the reply was stopped from outside: by a steer, an abort or the end of the
+    /// time of a part.
+    pub(crate) fn is_cut_off(self) -> bool {
+        matches!(self, StopReason::Interrupted | StopReason::Aborted)
+    }
 }
 
 /// A message of the application.

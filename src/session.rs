@@ -11,6 +11,7 @@
 //! - `InFlight`: the usage of requests in progress.
 //! - `CompactionState`: the state of compactions.
 
+pub(crate) mod budget_part;
 pub(crate) mod calls;
 pub(crate) mod close;
 pub(crate) mod config;
@@ -20,6 +21,7 @@ pub(crate) mod input;
 pub(crate) mod journal;
 pub(crate) mod lent;
 pub(crate) mod panics;
+pub(crate) mod part_time;
 #[cfg(feature = "testing")]
 pub(crate) mod parts;
 pub(crate) mod request;
@@ -57,13 +59,16 @@ use crate::event::owner_note::OwnerNote;
 use crate::event::{AgentEvent, Role};
 use crate::extensions::Extensions;
 use crate::hooks::HookContext;
+use crate::limits::Spent;
 use crate::log::entry::LogEntry;
 use crate::log::memory::Memory;
 use crate::log::queue::QueuedMessage;
 use crate::log::state::Tail;
+use crate::log::turn::Used;
 use crate::message::{InputId, Message, MessageKind};
 use crate::model::Update;
 use crate::principal::Principal;
+use crate::session::budget_part::Part;
 use crate::session::calls::executor::Executor;
 use crate::session::config::Config;
 use crate::session::input::command::{Ack, Command, Receipt};
@@ -101,6 +106,8 @@ pub(crate) struct Session {
     pub(crate) wraps_up: bool,
     /// The time of the run that the pattern leaves for that request.
     pub(crate) kept_time: Duration,
+    /// The parts of the pattern's work with budgets of their own, the innermost last.
+    pub(crate) budget_parts: Vec<Part>,
     /// Start of this process's work on the current run.
     pub(crate) run_began: Option<Instant>,
     /// The tool sources that were not ready at the last listing.
@@ -131,14 +138,28 @@ impl Session {
             interrupted: false,
             wraps_up: false,
             kept_time: Duration::ZERO,
+            budget_parts: Vec::new(),
             run_began: None,
             late_sources: Vec::new(),
         }
     }
 
-    /// Returns how long this process has worked on the current run.
-    pub(crate) fn run_time(&self) -> Duration {
-        self.run_began.map(|began| began.elapsed()).unwrap_or_default()
+    /// Returns the usage since the last request of the user.
+    pub(crate) fn spent(&self) -> Spent {
+        self.with_run_time(self.journal.state.spent)
+    }
+
+    /// Returns the usage of the session.
+    pub(crate) fn whole_spent(&self) -> Spent {
+        self.with_run_time(self.journal.state.total())
+    }
+
+    /// Adds the time for which this process has worked on the current run.
+    fn with_run_time(&self, used: Used) -> Spent {
+        let mut spent = self.journal.state.spent_of(used);
+        let run_time = self.run_began.map(|began| began.elapsed()).unwrap_or_default();
+        spent.time = spent.time.saturating_add(run_time);
+        spent
     }
 
     /// Reads the log and takes ownership of the session, with these settings of the host. A new

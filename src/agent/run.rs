@@ -203,7 +203,9 @@ async fn drive(
     let mut until = budget::time_left(session).map(deadline);
     let mut retries = session.config.limits.output_retries;
     loop {
-        let ended = match pass(session, pattern, channels, until, &work).await {
+        let ended = pass(session, pattern, channels, until, &work).await;
+        session.budget_parts.clear(); // what follows is the work of the whole run
+        let ended = match ended {
             Ok(ended) => ended,
             // Later commands stay in the queue: a second abort or reset may be among them.
             Err(stop) => return (RunStatus::Aborted.into(), Some(stop)),

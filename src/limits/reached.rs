@@ -28,13 +28,16 @@ impl LimitReached {
         LimitReached { limit, details: "before the session was opened again".into() }
     }
 
-    pub(crate) fn turns(limit: Limit, max: u32, used: u32, needed: u32) -> Self {
-        let details = if needed > 1 {
+    pub(crate) fn turns(limit: Limit, max: u32, used: u32, (needed, kept): (u32, u32)) -> Self {
+        let mut details = if needed > 1 {
             let left = max.saturating_sub(used);
             format!("{needed} turns are needed, and {left} of {max} are left")
         } else {
             format!("{used} of {max} turns are used")
         };
+        if kept > 0 {
+            details += &format!(", and {kept} kept for what follows");
+        }
         LimitReached { limit, details: details.into() }
     }
 

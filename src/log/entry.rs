@@ -385,6 +385,12 @@ fn is_zero(usage: &Usage) -> bool {
     *usage == Usage::default()
 }
 
+/// The start of the keys of the values with which [`StepContext::rest_of`] remembers when a part of
+/// the work began.
+///
+/// [`StepContext::rest_of`]: crate::StepContext::rest_of
+pub(crate) const BUDGET_KEY: &str = "budget:";
+
 /// The lifetime of a pattern's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -30,6 +30,7 @@ use crate::pattern::role::Role;
 use crate::session::calls::batch;
 use crate::session::calls::batch_outcome::BatchOutcome;
 use crate::session::lent::Lent;
+use crate::session::part_time;
 use crate::session::request;
 use crate::session::request::ask::{Ask, Profile};
 use crate::session::request::ask_all::AskAll;
@@ -280,6 +281,50 @@ impl StepContext<'_> {
         self.session.journal.state.queue.iter().any(|w| w.kind != QueueKind::Request)
     }
 
+    /// Delivers every message that is queued behind an answer, and returns whether the conversation
+    /// then ends with an answer: all of the user's messages have one. For patterns that write the
+    /// answer themselves. The messages stay queued until there is an answer, so that the pattern
+    /// does the same after a crash.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`StepError::BatchOpen`] while calls have no result.
+    ///
+    /// ```
+    /// use loopwright_core::message::AssistantMessage;
+    /// use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
+    ///
+    /// /// Answers with the shorter of two replies.
+    /// struct Shorter;
+    ///
+    /// #[async_trait::async_trait]
+    /// impl BehaviorPattern for Shorter {
+    ///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+    ///         step.take_input().await?;
+    ///         while !step.all_answered().await? {
+    ///             let asks = ["a", "b"].map(|key| Ask::detached().key(key));
+    ///             let replies = step.ask_all(asks).await?;
+    ///             let texts = replies.iter().map(|reply| reply.text());
+    ///             let shorter = texts.min_by_key(String::len).unwrap_or_default();
+    ///             step.remember(AssistantMessage::from(shorter)).await?;
+    ///         }
+    ///         Ok(StepEnd::Done)
+    ///     }
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # use loopwright_core::testing::{Harness, Script};
+    /// # let replies = ["four", "4"].map(Script::text);
+    /// # let harness = Harness::new(Shorter, replies, |agent| agent).await;
+    /// # assert_eq!(harness.handle.prompt("2 + 2?").await.unwrap().text, "4");
+    /// # }
+    /// ```
+    pub async fn all_answered(&mut self) -> Result<bool, StepError> {
+        if self.is_answered() {
+            self.take_messages().await?;
+        }
+        Ok(self.is_answered())
+    }
+
     /// Delivers queued follow-ups: all or the first, depending on the agent's follow-up mode.
     /// Returns `true` if there is more to answer: a follow-up, or a steer that arrived in the
     /// meantime.
@@ -315,6 +360,10 @@ impl StepContext<'_> {
     /// Awaits `work` while inputs are handled. Returns `None` if a steer interrupts it
     /// ([`Urgency::Interrupt`](crate::event::Urgency::Interrupt)). `work` is dropped then, or when
     /// this future is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`StepError::Limit`] if the time of a [part](StepContext::with_budget) is up.
     pub async fn wait_for<F>(&mut self, work: F) -> Result<Option<F::Output>, StepError>
     where
         F: Future<Output: Send> + Send,
@@ -371,7 +420,11 @@ impl StepContext<'_> {
             Some(done) => ControlFlow::Break(done),
             None => ControlFlow::Continue(()),
         });
-        Ok(done.await?.is_some())
+        let is_done = done.await?.is_some();
+        if !is_done {
+            part_time::check(&self.session)?;
+        }
+        Ok(is_done)
     }
 
     async fn deliver(

@@ -27,10 +27,11 @@ use crate::hooks::RequestInfo;
 use crate::log::entry::LogEntry;
 use crate::log::state::Tail;
 use crate::log::turn::Estimate;
-use crate::message::{Message, MessageId, ResultStatus, StopReason};
+use crate::message::{Message, MessageId, ResultStatus};
 use crate::model::{ChatModel, ChatRequest, OutputSchema, ToolChoice};
 use crate::session::Session;
 use crate::session::input::intake;
+use crate::session::part_time;
 use crate::session::request::ask::{Ask, unsaved};
 use crate::session::request::budget::Admission;
 use crate::session::request::compaction::{Compacted, Trigger};
@@ -85,6 +86,9 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
             return Ok(Reply::empty(None));
         }
         let reply = stream_reply(session, &ask, &*model, request).await?;
+        if !reply.is_complete() {
+            part_time::check(session)?;
+        }
         let overflow = |kind| kind == ModelErrorKind::ContextOverflow;
         let is_too_large = reply.error.as_ref().is_some_and(|error| overflow(error.kind));
         if !compacts || !is_too_large || reply.message.is_some() || overflows == MAX_OVERFLOWS {
@@ -98,6 +102,9 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
         }
     }
 }
+
+const ENDED_BY_HOOK: &str = "Skipped: a hook ended the run.";
+const FORBIDDEN: &str = "Skipped: no tool may be called in this reply.";
 
 /// Returns the reply at the end of the conversation. It came before a restart, or before the
 /// pattern was entered again.
@@ -255,6 +262,7 @@ async fn stream_reply(
         return Ok(Reply::empty(None));
     };
     let estimate = needed.input;
+    let forbids_calls = request.tool_choice == ToolChoice::None;
     let id = start_reply(session, model, &request, ask, (estimate, held)).await?;
     request.trace = request.trace.map(|trace| trace.reply(&session.id, id));
     let hooks = ReplyHooks {
@@ -275,14 +283,11 @@ async fn stream_reply(
     let permit = session.in_flight.end(id);
     session.reply.hold(LogEntry::Replied { message: message.clone(), cost });
     let mut verdict = EndVerdict::default();
-    if hooks.exist() && error.is_none() && stop != StopReason::Interrupted {
+    if hooks.exist() && error.is_none() && !stop.is_cut_off() {
         // The reply is held meanwhile, so an abort keeps it.
         verdict = session.wait_for(hooks.layers.before_end(&hooks.cx, &message)).await?;
     }
     session.reply.stage_pending(&mut session.journal);
-    if let Some(permit) = permit {
-        session.journal.when_written(|_| drop(permit)); // the log has what was used
-    }
     let may_go_on = ask.wrap_up.is_none();
     for more in verdict.messages.into_iter().filter(|_| may_go_on) {
         // Without an id and a schema, it cannot be refused.
@@ -296,11 +301,14 @@ async fn stream_reply(
         );
     }
     session.journal.apply_ahead().await?;
-    if verdict.ends {
+    if verdict.ends || forbids_calls {
         let Session { executor, journal, config, .. } = session;
-        let why = "Skipped: a hook ended the run.";
+        let why = if verdict.ends { ENDED_BY_HOOK } else { FORBIDDEN };
         executor.finish_unstarted(journal, &config.limits, ResultStatus::Skipped, why);
         journal.apply_ahead().await?;
+    }
+    if let Some(permit) = permit {
+        session.journal.when_written(|_| drop(permit)); // the log has what was used
     }
     Ok(Reply { message: Some(message), ended_by_hook: verdict.ends, ..Reply::empty(error) })
 }

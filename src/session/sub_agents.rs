@@ -41,7 +41,7 @@ impl Shares {
         let is_new = |c: &&Call| matches!(c.phase, Phase::Fresh | Phase::Decided { .. });
         let calls = session.journal.state.calls().iter().filter(is_new);
         let count = calls.filter(|c| session.config.children.contains_key(&c.call.name)).count();
-        Shares { left: budget::left(session), count: count as u32 }
+        Shares { left: budget::left(session, &session.budget_parts), count: count as u32 }
     }
 
     /// Takes the share of the next sub-agent. Returns `None` if a budget is used up.

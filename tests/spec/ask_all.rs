@@ -54,7 +54,7 @@ impl Voters {
     }
 }
 
-async fn harness(voters: &Voters, options: fn(AgentBuilder) -> AgentBuilder) -> Harness {
+async fn harness(voters: &Voters, options: impl FnOnce(AgentBuilder) -> AgentBuilder) -> Harness {
     let replies = ["ok", "ok"].map(Script::text);
     Harness::new(collecting(&["a", "b", "c"]), replies, |agent| voters.add(options(agent))).await
 }
@@ -85,15 +85,17 @@ async fn several_requests_take_as_long_as_the_slowest() {
     harness.check().await;
 }
 
-/// C144: At most as many requests are in progress as the limits allow.
+/// C144: At most as many requests are in progress as the limits allow, and as many as are there.
 #[tokio::test(start_paused = true)]
 async fn the_number_of_requests_in_progress_is_bounded() {
-    let voters = Voters::new();
-    let harness =
-        harness(&voters, |agent| agent.limits(Limits::default().parallel_requests(1))).await;
-    let start = Instant::now();
-    harness.handle.prompt("Vote.").await.unwrap();
-    assert_eq!((votes(&harness).as_deref(), start.elapsed()), (Some("a b c"), ms(60)));
+    for (requests, time) in [(1, ms(60)), (2, ms(30))] {
+        let voters = Voters::new();
+        let limits = Limits::default().parallel_requests(requests);
+        let harness = harness(&voters, |agent| agent.limits(limits)).await;
+        let start = Instant::now();
+        harness.handle.prompt("Vote.").await.unwrap();
+        assert_eq!((votes(&harness).as_deref(), start.elapsed()), (Some("a b c"), time));
+    }
 }
 
 /// C145: Wherever a crash cuts the log, only the requests without a reply are sent again. Each

@@ -6,7 +6,7 @@ use crate::kit::*;
 /// and unsigned thinking are not sent. `Continue` requests a reply too.
 #[tokio::test(start_paused = true)]
 async fn the_model_sees_an_aborted_reply_and_that_it_is_incomplete() {
-    let note = "[The user interrupted the reply above; it is incomplete.]";
+    let note = "[The reply above was stopped; it is incomplete.]";
     let cut = || Script::new().think("hm", None).say("half").call("a", "x", "{").hang();
     let replies = [cut(), cut(), Script::text("ok"), Script::text("more")];
     let mut harness = pi(replies, &[TestTool::new("x")]).await;

@@ -40,6 +40,7 @@ mod kit;
 mod mailbox;
 mod ownership;
 mod packages;
+mod parts;
 mod pattern_calls;
 mod patterns;
 mod principals;

@@ -444,3 +444,47 @@ async fn a_reply_says_what_does_not_fit() {
     let harness = Harness::new(reading, replies, |a| a).await;
     assert_eq!(harness.handle.prompt("Who?").await.unwrap().end, RunStatus::Done);
 }
+
+/// C491: A pattern that writes its answers itself answers what is queued behind them, too.
+#[tokio::test(start_paused = true)]
+async fn what_is_queued_behind_an_answer_is_answered() {
+    let pattern = does(|step| {
+        Box::pin(async move {
+            step.take_input().await?;
+            while !step.all_answered().await? {
+                let reply = step.ask_with(Ask::detached().key("answer")).await?.or_end()?;
+                step.remember(AssistantMessage::from(reply.text())).await?;
+            }
+            Ok(StepEnd::Done)
+        })
+    });
+    let replies = [Script::text("One.").wait(ms(50)), Script::text("Two.")];
+    let mut harness = Harness::new(pattern, replies, |agent| agent).await;
+    send(&harness, "1?").await;
+    sleep(ms(10)).await;
+    harness.handle.follow_up("2?").await.unwrap();
+    let events = harness.run_end().await;
+    assert_eq!(end_of(&events), RunStatus::Done);
+    assert_eq!(harness.transcript().await, ["U:1?", "A:One./Stop", "U:2?", "A:Two./Stop"]);
+    harness.check().await;
+}
+
+/// C488: A reply to a request that forbids calls has none that run.
+#[tokio::test(start_paused = true)]
+async fn calls_that_the_request_forbids_are_skipped() {
+    let pattern = does(|step| {
+        Box::pin(async move {
+            step.take_input().await?;
+            let reply = step.ask_with(Ask::new().tool_choice(ToolChoice::None)).await?.or_end()?;
+            step.call_tools(&reply).await?;
+            step.remember(UserMessage::from("And now?")).await?;
+            step.ask().await?.finish()
+        })
+    });
+    let replies = [calls(&["look"]), Script::text("Nothing.")];
+    let look = TestTool::new("look");
+    let harness = Harness::new(pattern, replies, |agent| agent.tool(look.clone())).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().text, "Nothing.");
+    assert_eq!((statuses(&harness).await, look.ran()), (vec![ResultStatus::Skipped], 0));
+    harness.check().await;
+}

@@ -27,7 +27,7 @@ fn the_model_sees_a_reply_that_the_user_cut_off() {
     let request = server.request();
     let messages = &request.body["messages"].as_array().unwrap()[1..];
     let texts: Vec<_> = messages.iter().map(|m| (&m["role"], m["content"].as_str())).collect();
-    let noted = "[The user interrupted the reply above; it is incomplete.]\n\n\
+    let noted = "[The reply above was stopped; it is incomplete.]\n\n\
                  No, do the second one";
     assert_eq!(
         texts,

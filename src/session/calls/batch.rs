@@ -1,5 +1,6 @@
 //! The batch of a reply: every call gets exactly one result, or waits for the user.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -21,6 +22,7 @@ use crate::session::calls::shown_changes::{OUTCOME_UNKNOWN, ShownChanges};
 use crate::session::calls::tool_requests;
 use crate::session::config::WhileAwaiting;
 use crate::session::input::intake::Accepted;
+use crate::session::part_time::{self, PartTime};
 use crate::session::request::layers::PassedCall;
 use crate::session::sub_agents::{self, Shares};
 use crate::tool::toolbox::digest_of_call;
@@ -30,6 +32,7 @@ use crate::tool::{ActionTerms, Effect, Report, ToolOutput, ToolSpec};
 const LARGE_ARGUMENT_BYTES: usize = 64 << 10;
 const CUT_OFF: &str = "The reply was cut off at the output limit, so none of its calls ran. \
     Make the call again in smaller parts.";
+const TIME_UP: &str = "Skipped: the time for this part of the work was up before it started.";
 const STEERED: &str = "Skipped: the user steered before it started.";
 const NOTHING_LEFT: &str = "The sub-agent was not started: nothing is left of the budget (limit).";
 
@@ -49,9 +52,14 @@ pub(crate) async fn run(
     session.receive_all().await?;
     let before = pending_calls(session);
     let is_made_by_pattern = made_calls(session).is_some();
+    let mut time = PartTime::of(session);
+    let mut late = Ok(());
     while session.journal.state.batch.is_some() {
-        prepare(session).await?;
-        if steer_skips(session) {
+        late = part_time::check(session);
+        prepare(session, late.is_err()).await?;
+        if late.is_err() {
+            supersede(session, ResultStatus::Skipped, TIME_UP).await?;
+        } else if steer_skips(session) {
             supersede(session, ResultStatus::Skipped, STEERED).await?;
         }
         if start_ready(session, only).await? {
@@ -60,7 +68,7 @@ pub(crate) async fn run(
         if running(session) == 0 {
             break;
         }
-        next_event(session).await?;
+        next_event(session, &mut time).await?;
     }
     if session.journal.state.batch.is_some() && only.is_none() {
         request_approval(session).await?;
@@ -70,6 +78,7 @@ pub(crate) async fn run(
         return Ok(BatchOutcome::AwaitsUser);
     }
     session.executor.close_batch();
+    late?;
     if is_made_by_pattern {
         return Ok(BatchOutcome::Closed); // the pattern decides what follows
     }
@@ -117,15 +126,19 @@ pub(crate) fn cancel(session: &mut Session, all: bool, why: &str) {
     children.cancel(|call| all || is_interruptible(call), ResultStatus::Aborted, &why);
 }
 
-/// Handles a command, or the next event of a running tool or a sub-agent. Before it waits for an
-/// event, it writes the entries that are applied ahead.
-async fn next_event(session: &mut Session) -> Result<(), StepError> {
+/// Handles a command, the end of a part's time, or the next event of a running tool or a sub-agent.
+/// Before it waits for an event, it writes the entries that are applied ahead.
+async fn next_event(session: &mut Session, time: &mut PartTime) -> Result<(), StepError> {
     let Session { intake, executor, children, journal, .. } = session;
     tokio::select! { biased;
         Some(command) = intake.commands.recv() => {
             if session.receive(command).await? == Accepted::Steer(Urgency::Interrupt) {
                 cancel(session, false, "the user interrupted");
             }
+            Ok(())
+        }
+        () = poll_fn(|cx| time.poll_up(cx)) => {
+            cancel(session, true, "the time for this part of the work is up");
             Ok(())
         }
         event = executor.next_event() => {
@@ -210,8 +223,8 @@ fn steer_skips(session: &Session) -> bool {
 }
 
 /// Decides for each call that has not started, in source order, whether it may run, needs approval,
-/// or has its result.
-async fn prepare(session: &mut Session) -> Result<(), StepError> {
+/// or has its result. Without the new calls, if they will be skipped.
+async fn prepare(session: &mut Session, skips: bool) -> Result<(), StepError> {
     let state = &session.journal.state;
     let is_cut = state.batch.as_ref().is_some_and(|batch| batch.is_cut());
     let calls = state.calls().iter().filter(|c| needs_preparation(&session.executor, c));
@@ -220,7 +233,7 @@ async fn prepare(session: &mut Session) -> Result<(), StepError> {
         let Some(call) = session.journal.state.call(&id) else { continue };
         let name = call.call.name.clone();
         let prepared = match call.phase.clone() {
-            Phase::Fresh if steer_skips(session) => continue,
+            Phase::Fresh if skips || steer_skips(session) => continue,
             Phase::Fresh if is_cut => Err(Refusal::error(CUT_OFF)),
             Phase::Fresh => {
                 let raw = call.call.arguments.clone();

@@ -93,7 +93,8 @@ impl Ask {
         self
     }
 
-    /// Sets which tool must be called.
+    /// Sets which tool must be called. With [`ToolChoice::None`], calls of a model that makes some
+    /// nevertheless are skipped.
     pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
         self.tool_choice = choice;
         self

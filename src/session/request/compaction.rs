@@ -9,7 +9,7 @@ use crate::compaction::{
 };
 use crate::error::{Failure, InputError, StepError};
 use crate::event::input::QueueKind;
-use crate::limits::Limit;
+use crate::limits::{Limit, LimitReached};
 use crate::log::entry::LogEntry;
 use crate::message::{Message, MessageId, StopReason};
 use crate::model::ChatRequest;
@@ -47,7 +47,8 @@ impl<'a> Trigger<'a> {
 pub(crate) enum Compacted {
     /// These messages were replaced. Empty if that was not necessary or not possible.
     Done(Vec<Arc<Compaction>>),
-    /// A steer interrupted the compaction after these messages had been replaced.
+    /// A steer, or the end of a part's time, interrupted the compaction after these messages had
+    /// been replaced.
     Interrupted(Vec<Arc<Compaction>>),
     /// The summary failed and nothing was replaced, because a caller asked for it, or because the
     /// request fits uncompacted.
@@ -59,7 +60,7 @@ impl Compacted {
     fn answer(self) -> Result<Vec<Arc<Compaction>>, InputError> {
         match self {
             Compacted::Interrupted(done) if done.is_empty() => {
-                Err(InputError::NotCompacted("a steer interrupted it".into()))
+                Err(InputError::NotCompacted("it was interrupted".into()))
             }
             Compacted::Done(done) | Compacted::Interrupted(done) => Ok(done),
             Compacted::Failed(error) => Err(InputError::NotCompacted(Failure::of(error))),
@@ -227,6 +228,11 @@ async fn obtain_summary(
             if is_optional || matches!(cause, CompactionCause::Asked { .. }) {
                 session.journal.flush().await?;
                 return Ok(Obtained::Failed(error));
+            }
+            // Behind a part of the work there may be room for a summary.
+            if let StepError::Limit(LimitReached { limit: Limit::Part(_), .. }) = error {
+                session.journal.flush().await?;
+                return Err(error);
             }
             let error = Some(error.to_string().into());
             Ok(Obtained::Record(SummaryRecord { error, ..SummaryRecord::default() }))

@@ -9,10 +9,11 @@ use futures_util::{StreamExt, stream};
 use crate::error::{MemoryError, ModelError, StepError};
 use crate::log::entry::LogEntry;
 use crate::log::turn::{Estimate, Reservation};
-use crate::message::{AssistantMessage, Message, MessageId, StopReason};
+use crate::message::{AssistantMessage, Message, MessageId};
 use crate::model::assemble::Assembler;
 use crate::model::{ChatModel, ChatRequest, ModelEvent, ModelInfo};
 use crate::session::Session;
+use crate::session::part_time;
 use crate::session::request::budget::{self, Admission};
 use crate::session::request::estimate::Needed;
 use crate::session::request::in_flight::HeldBudget;
@@ -57,7 +58,7 @@ impl Partial {
         let Streamed { stop, usage, error } = ended;
         let parts = Vec::new();
         let empty = AssistantMessage { parts, stop, model: model.id.clone(), usage };
-        let is_whole = error.is_none() && stop != StopReason::Interrupted;
+        let is_whole = error.is_none() && !stop.is_cut_off();
         let reply = assembler.finish(stop, model.id.clone(), usage).filter(|_| is_whole);
         let is_reply = reply.is_some();
         let message = Arc::new(Message::new(id, reply.unwrap_or(empty)));
@@ -118,8 +119,9 @@ struct InFlight {
 /// is logged when it arrives.
 ///
 /// After an interrupt, incomplete requests have no reply. When a budget is used up, no more
-/// requests are sent: their replies have the limit. If none was sent, the limit is an error. Near
-/// the end of a budget, the expected output of those in progress lets fewer be sent at once.
+/// requests are sent: their replies have the limit, as have those that the end of a part's time
+/// cuts off. If none was sent, the limit is an error. Near the end of a budget, the expected output
+/// of those in progress lets fewer be sent at once.
 pub(crate) async fn send_all(
     session: &mut Session,
     requests: Vec<DetachedRequest>,
@@ -147,7 +149,8 @@ pub(crate) async fn send_all(
     let mut in_flight: Vec<Option<InFlight>> = models.iter().map(|_| None).collect();
     let (mut streams, mut failed, mut any_sent) = (SelectAll::new(), Ok(()), false);
     'sending: loop {
-        while streams.len() < max
+        // A stream whose reply has ended is still among the streams.
+        while in_flight.iter().flatten().count() < max
             && failed.is_ok()
             && let Some((.., next)) = waiting.as_slice().first()
         {
@@ -190,20 +193,29 @@ pub(crate) async fn send_all(
             replies[at] = Reply { message, ..Reply::empty(error) };
         }
     }
-    for InFlight { partial, .. } in in_flight.into_iter().flatten() {
-        let ended = Streamed::interrupted(session.in_flight.usage(partial.id));
+    let mut cut_off = Vec::new();
+    for (at, in_flight) in in_flight.into_iter().enumerate() {
+        let Some(InFlight { partial, .. }) = in_flight else { continue };
+        cut_off.push(at);
+        let ended = Streamed::cut_off(session, partial.id);
         session.in_flight.end(partial.id);
         session.journal.stage(partial.end(ended, None).entry);
     }
     let unsent = waiting.map(|(at, _, waiting)| (at, waiting.partial.id));
-    let (unsent, messages): (Vec<usize>, Vec<MessageId>) = unsent.unzip();
+    let (mut unanswered, messages): (Vec<usize>, Vec<MessageId>) = unsent.unzip();
+    if let Err(limit) = part_time::check(session)
+        && !(cut_off.is_empty() && unanswered.is_empty())
+    {
+        failed = Err(limit);
+        unanswered.extend(cut_off);
+    }
     if !messages.is_empty() {
         session.journal.stage(LogEntry::NotSent { messages });
     }
     session.journal.flush().await?;
     match failed {
         Err(StepError::Limit(limit)) if any_sent => {
-            unsent.iter().for_each(|at| replies[*at] = Reply::not_sent(limit.clone()));
+            unanswered.iter().for_each(|at| replies[*at] = Reply::not_sent(limit.clone()));
             Ok(replies)
         }
         failed => failed.map(|()| replies),
@@ -212,7 +224,8 @@ pub(crate) async fn send_all(
 
 /// Checks the budget for the next of several requests. Usage since the first one counts.
 async fn admit_next(session: &mut Session, needed: Needed) -> Result<Admission, StepError> {
-    budget::check(session, 0, Needed::default())?;
+    let output = Needed { output: needed.output, ..Needed::default() };
+    budget::check(session, 0, output)?;
     budget::admit(session, needed).await
 }
 

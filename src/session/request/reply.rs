@@ -42,7 +42,8 @@ impl Reply {
         Reply { message: None, error, limit: None, ended_by_hook: false }
     }
 
-    /// Returns a reply whose request was not sent, because a budget was used up.
+    /// Returns the reply of a request that was not sent, or was cut off, because a budget was used
+    /// up.
     pub(crate) fn not_sent(limit: LimitReached) -> Self {
         Reply { limit: Some(limit), ..Self::empty(None) }
     }
@@ -122,7 +123,8 @@ impl Reply {
         self.error.as_ref()
     }
 
-    /// Returns the budget that was used up, if the request was therefore not sent. Only replies of
+    /// Returns the budget that was used up, if the request was therefore not sent, or was cut off
+    /// when the time of a [part](crate::StepContext::with_budget) was up. Only replies of
     /// [`StepContext::ask_all`](crate::StepContext::ask_all) have it.
     pub fn limit(&self) -> Option<&LimitReached> {
         self.limit.as_ref()
@@ -134,6 +136,12 @@ impl Reply {
             Some(message) => message.stop == StopReason::Interrupted,
             None => self.error.is_none() && self.limit.is_none(),
         }
+    }
+
+    /// Returns whether neither a steer nor the end of a part's time has cut off the reply.
+    pub(crate) fn is_complete(&self) -> bool {
+        let message = self.message.as_ref().and_then(|m| m.as_assistant());
+        self.error.is_some() || message.is_some_and(|message| !message.stop.is_cut_off())
     }
 
     /// Parses the text as JSON of this type, as requested with [`Ask::output`](crate::Ask::output).

@@ -15,6 +15,7 @@ use crate::model::ModelEvent;
 use crate::session::Session;
 use crate::session::input::command::Command;
 use crate::session::input::intake::Accepted;
+use crate::session::part_time::{self, PartTime};
 use crate::session::request::reply::unfinished;
 use crate::session::wake_gate::WakeGate;
 
@@ -24,6 +25,8 @@ const ITEMS_PER_POLL: usize = 64;
 /// The reason for a pause in a stream.
 enum Next<B> {
     Command(Box<Command>),
+    /// The time of a part of the work is up.
+    TimeUp,
     Ended(B),
 }
 
@@ -35,8 +38,13 @@ pub(crate) struct Streamed {
 }
 
 impl Streamed {
-    pub(crate) fn interrupted(usage: Usage) -> Self {
-        Streamed { stop: StopReason::Interrupted, usage, error: None }
+    /// Returns the end of a reply that a steer, or the end of a part's time, has cut off.
+    pub(crate) fn cut_off(session: &Session, message: MessageId) -> Self {
+        let stop = match part_time::check(session) {
+            Ok(()) => StopReason::Interrupted,
+            Err(_) => StopReason::Aborted,
+        };
+        Streamed { stop, usage: session.in_flight.usage(message), error: None }
     }
 
     fn failed(error: ModelError, usage: Usage) -> Self {
@@ -76,7 +84,7 @@ impl ReplySize {
 }
 
 /// Passes each event of the stream of the reply `message` to `take`. Ends when the stream ends,
-/// `take` fails, a steer interrupts, or the reply is too long.
+/// `take` fails, a steer interrupts, the time of a part is up, or the reply is too long.
 pub(crate) async fn read(
     session: &mut Session,
     message: MessageId,
@@ -88,7 +96,7 @@ pub(crate) async fn read(
         take_event(session, &mut size, event, |session, event| take(session, event))
     });
     let ended = ended.await?;
-    Ok(ended.unwrap_or_else(|| Streamed::interrupted(session.in_flight.usage(message))))
+    Ok(ended.unwrap_or_else(|| Streamed::cut_off(session, message)))
 }
 
 /// Takes an event of a reply, or `None` if its stream ended early. Breaks at the end of the reply.
@@ -136,16 +144,19 @@ fn end_attempt(session: &mut Session, message: MessageId, event: &ModelEvent) {
 }
 
 /// Passes each item of the stream, and `None` at its end, to `take` until it breaks. Commands are
-/// handled meanwhile. Returns `None` if a steer interrupts.
+/// handled meanwhile. Returns `None` if a steer interrupts, or if the time of a part is up.
 pub(crate) async fn follow<T, B>(
     session: &mut Session,
     stream: &mut (impl Stream<Item = T> + Unpin),
     mut take: impl FnMut(&mut Session, Option<T>) -> ControlFlow<B>,
 ) -> Result<Option<B>, MemoryError> {
     let mut gate = WakeGate::default();
+    let mut time = PartTime::of(session);
     loop {
-        match poll_fn(|cx| poll_items(session, stream, &mut take, &mut gate, cx)).await {
+        match poll_fn(|cx| poll_items(session, stream, &mut take, (&mut gate, &mut time), cx)).await
+        {
             Next::Ended(end) => return Ok(Some(end)),
+            Next::TimeUp => return Ok(None),
             Next::Command(command) => {
                 if session.receive(*command).boxed().await? == Accepted::Steer(Urgency::Interrupt) {
                     return Ok(None);
@@ -155,7 +166,8 @@ pub(crate) async fn follow<T, B>(
     }
 }
 
-/// Passes the items of the stream that are ready to `take`, until it breaks or a command arrives.
+/// Passes the items of the stream that are ready to `take`, until it breaks, a command arrives or
+/// the time is up.
 ///
 /// It is a function of its own, so that the code that runs for each delta lies together in the
 /// processor's cache.
@@ -164,14 +176,19 @@ fn poll_items<T, B>(
     session: &mut Session,
     stream: &mut (impl Stream<Item = T> + Unpin),
     take: &mut impl FnMut(&mut Session, Option<T>) -> ControlFlow<B>,
-    gate: &mut WakeGate,
+    (gate, time): (&mut WakeGate, &mut PartTime),
     cx: &mut Context<'_>,
 ) -> Poll<Next<B>> {
     for _ in 0..ITEMS_PER_POLL {
-        // Commands come first. If none has arrived, they cost a delta almost nothing.
+        // Commands and the time come first. If nothing has happened, they cost a delta almost
+        // nothing.
         let commands = &mut session.intake.commands;
-        if let Poll::Ready(Some(command)) = gate.poll(cx, |cx| commands.poll_recv(cx)) {
-            return Poll::Ready(Next::Command(Box::new(command)));
+        let around = gate.poll(cx, |cx| match commands.poll_recv(cx) {
+            Poll::Ready(Some(command)) => Poll::Ready(Next::Command(Box::new(command))),
+            _ => time.poll_up(cx).map(|()| Next::TimeUp),
+        });
+        if around.is_ready() {
+            return around;
         }
         let item = ready!(stream.poll_next_unpin(cx));
         if let ControlFlow::Break(end) = take(session, item) {

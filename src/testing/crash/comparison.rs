@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::log::entry::{LogEntry, StateScope};
+use crate::log::entry::{BUDGET_KEY, LogEntry, StateScope};
 use crate::log::replay_messages;
 use crate::log::session_log::SessionLog;
 use crate::message::{CallId, History, Message};
@@ -51,6 +51,8 @@ impl Product {
             state: log
                 .all_state()
                 .into_iter()
+                // The usage until a part began has lost requests in it.
+                .filter(|((_, key), _)| !key.starts_with(BUDGET_KEY))
                 .map(|(key, value)| (key, without_numbers(&value, &log.messages())))
                 .collect(),
         }
