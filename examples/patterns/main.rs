@@ -4,11 +4,13 @@
 //! Each file is complete: to try a pattern in your own program, copy its `run` into `main`. The
 //! models are scripted, so no key is needed and the replies are always the same.
 
+mod bounded;
 mod clarify;
 mod ensemble;
 mod extract;
 mod first_call;
 mod generic;
+mod goal;
 mod graph;
 mod handoff;
 mod orchestrate;
@@ -29,7 +31,7 @@ use futures::future::LocalBoxFuture;
 
 type Example = (&'static str, fn() -> LocalBoxFuture<'static, Result<(), Box<dyn Error>>>);
 
-const EXAMPLES: [Example; 16] = [
+const EXAMPLES: [Example; 18] = [
     ("generic", || generic::run().boxed_local()),
     ("pi", || pi::run().boxed_local()),
     ("first_call", || first_call::run().boxed_local()),
@@ -45,6 +47,8 @@ const EXAMPLES: [Example; 16] = [
     ("orchestrate", || orchestrate::run().boxed_local()),
     ("graph", || graph::run().boxed_local()),
     ("clarify", || clarify::run().boxed_local()),
+    ("goal", || goal::run().boxed_local()),
+    ("bounded", || bounded::run().boxed_local()),
     ("extract", || extract::run().boxed_local()),
 ];
 

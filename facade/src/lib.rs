@@ -9,7 +9,7 @@
 //! | | `macros` (default) | `#[tool]`, `#[tools]` and `#[loopwright::main]` |
 //! | | `schema` (default) | arguments and typed output are checked against JSON Schemas |
 //! | `testing` | `testing` | scripted models, cassettes, faults and checks for tests |
-//! | `patterns` | `patterns` (default) | sixteen loops: `PiPattern`, plans, votes, roles, … |
+//! | `patterns` | `patterns` (default) | eighteen loops: `PiPattern`, plans, votes, roles, … |
 //! | `providers` | `providers` (default) | OpenAI, Anthropic, Gemini and compatible servers |
 //! | | `rustls-ring` (default) | TLS by rustls with ring; without TLS only `http://` works |
 //! | | `rustls-aws-lc`, `rustls-no-provider`, `native-tls` | other TLS back ends |

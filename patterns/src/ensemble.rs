@@ -6,7 +6,6 @@ use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::done::is_done;
 use crate::vote::most_frequent;
 
 /// A pattern that asks several models at once and answers with the most frequent answer, or with a
@@ -81,7 +80,7 @@ impl Ensemble {
 impl BehaviorPattern for Ensemble {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
-        while !is_done(step).await? {
+        while !step.all_answered().await? {
             let ask = |(n, name)| Ask::detached().model(name).key(format!("ensemble-{n}"));
             let asks = self.models.iter().enumerate().map(ask);
             let opinions: Vec<Opinion> = step.ask_for_all(asks).await?;

@@ -10,8 +10,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::done::is_done;
-
 /// A pattern that answers each request with a value of type `T`, as JSON.
 ///
 /// ```text
@@ -94,7 +92,7 @@ impl<T> fmt::Debug for Extract<T> {
 impl<T: DeserializeOwned + Serialize + JsonSchema + Send> BehaviorPattern for Extract<T> {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
-        while !is_done(step).await? {
+        while !step.all_answered().await? {
             let ask = Ask::detached().key("extract").also(UserMessage::from(&*self.instruction));
             // The value instead of the reply: a JSON text without a fence or spaces.
             let json = serde_json::to_string(&step.ask_for::<T>(ask).await?);

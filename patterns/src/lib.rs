@@ -1,4 +1,4 @@
-//! Behaviour patterns for loopwright: sixteen loops to use, to copy and to combine.
+//! Behaviour patterns for loopwright: eighteen loops to use, to copy and to combine.
 //!
 //! Each loop is one file, except for the construction of a graph and the tool of `Rag`.
 //!
@@ -18,6 +18,8 @@
 //! | [`Handoff`] | roles hand the conversation over to each other |
 //! | [`Orchestrate`] | a request is divided among sub-agents |
 //! | [`Graph`] | nodes, conditional edges, cycles |
+//! | [`Goal`] | work until tests or a judge say that the goal is reached |
+//! | [`Bounded`] | a budget for another pattern, and an answer when it is used up |
 //! | [`Clarify`] | unclear requests are cleared up with the user first |
 //! | [`Extract`] | each answer is a value of a Rust type |
 //!
@@ -38,14 +40,15 @@
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 
+mod bounded;
 mod clarify;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod done;
 mod ensemble;
 mod extract;
 mod first_call;
 mod generic;
+mod goal;
 mod graph;
 mod handoff;
 mod orchestrate;
@@ -59,11 +62,13 @@ mod route;
 mod self_consistency;
 mod vote;
 
+pub use bounded::Bounded;
 pub use clarify::Clarify;
 pub use ensemble::Ensemble;
 pub use extract::Extract;
 pub use first_call::FirstCall;
 pub use generic::GenericPattern;
+pub use goal::Goal;
 pub use graph::{Graph, Next};
 pub use handoff::Handoff;
 pub use orchestrate::Orchestrate;

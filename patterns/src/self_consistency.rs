@@ -6,7 +6,6 @@ use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::done::is_done;
 use crate::vote::most_frequent;
 
 /// A pattern that asks the model several times at once and answers with the most frequent answer.
@@ -78,7 +77,7 @@ impl SelfConsistency {
 impl BehaviorPattern for SelfConsistency {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
-        while !is_done(step).await? {
+        while !step.all_answered().await? {
             let ask = |n| {
                 Ask::detached().key(format!("self_consistency-{n}")).temperature(self.temperature)
             };

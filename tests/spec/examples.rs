@@ -301,7 +301,7 @@ fn listed_patterns() -> BTreeSet<String> {
 #[test]
 fn each_pattern_of_the_library_has_an_example_which_can_be_run_alone() {
     let mut patterns = names("patterns/src");
-    for other in ["conformance", "done", "lib", "vote"] {
+    for other in ["conformance", "lib", "vote"] {
         assert!(patterns.remove(other), "there is no `{other}`");
     }
     let mut files = names("examples/patterns");

@@ -34,6 +34,7 @@ pub struct Scenario {
     pub(super) decide: Arc<dyn Fn(&ExternalAction) -> Decision + Send + Sync>,
     agent: Vec<Arc<AgentOptions>>,
     pub(super) effects: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
+    pub(super) answers_at_limit: bool,
 }
 
 type AgentOptions = dyn Fn(AgentBuilder, &ScriptedModel) -> AgentBuilder + Send + Sync;
@@ -78,6 +79,7 @@ impl Scenario {
             decide: Arc::new(testing::default_decision),
             agent: Vec::new(),
             effects: None,
+            answers_at_limit: false,
         }
     }
 
@@ -133,6 +135,13 @@ impl Scenario {
         options: impl Fn(AgentBuilder, &ScriptedModel) -> AgentBuilder + Send + Sync + 'static,
     ) -> Self {
         self.agent.push(Arc::new(options));
+        self
+    }
+
+    /// Declares that the pattern may answer when the budget of a run is used up. A run at its limit
+    /// may then end as `Done`, if it sends no more requests than the limit allows.
+    pub fn answers_at_limit(mut self) -> Self {
+        self.answers_at_limit = true;
         self
     }
 

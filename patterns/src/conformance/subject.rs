@@ -115,12 +115,13 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Returns whether each request has a reply that no steer interrupted.
+    /// Returns whether each request has a reply that nothing cut off.
     pub(super) fn has_whole_replies(&self) -> bool {
         let log = &self.complete.log;
         let is_whole = |entry: &&LogEntry| match entry {
             LogEntry::Replied { message, .. } | LogEntry::Detached { message, .. } => {
-                message.as_assistant().is_some_and(|reply| reply.stop != StopReason::Interrupted)
+                let is_cut = |stop| matches!(stop, StopReason::Interrupted | StopReason::Aborted);
+                message.as_assistant().is_some_and(|reply| !is_cut(reply.stop))
             }
             _ => false,
         };

@@ -28,7 +28,8 @@ pub enum Rule {
     Aborts,
     /// `model-errors`: an error of the model ends the run, and `Continue` resumes it.
     ModelErrors,
-    /// `limits`: a limit of turns, tokens, cost or time ends the run with `limit`.
+    /// `limits`: a limit of turns, tokens, cost or time ends the run with `limit`, or within it if
+    /// the scenario [says so](super::Scenario::answers_at_limit).
     Limits,
     /// `shared-value`: two sessions interleaved on one value run as if each were alone.
     SharedValue,

@@ -12,6 +12,7 @@ mod cassettes;
 mod composition;
 #[path = "../tasks/family.rs"]
 mod family;
+mod goal;
 mod graph;
 #[path = "../tasks/kit.rs"]
 mod kit;

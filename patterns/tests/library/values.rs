@@ -18,6 +18,9 @@ fn texts(request: &ChatRequest) -> Vec<String> {
         "Is something unclear",
         "Carry out the plan",
         "Divide the request",
+        "Is this goal reached",
+        "The goal is not reached",
+        "[The goal is not reached",
     ];
     let is_own = |text: &String| of_patterns.iter().any(|start| text.starts_with(start));
     let last = texts.iter().rposition(|text| !is_own(text)).unwrap_or_default();
@@ -33,6 +36,8 @@ pub(crate) fn value(request: &ChatRequest) -> Value {
     if has("is_good") {
         // The first answer is never good enough, a better one always is.
         json!({ "is_good": count("The answer is not good") > 0, "reason": "It is too short." })
+    } else if has("reached") {
+        json!({ "reached": count("The goal is not reached") > 0, "why": "It is too short." })
     } else if has("steps") {
         match count("Now do this step") {
             0 => json!({ "steps": [texts.first(), "tidy up"] }),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loopwright_core::event::{Decision, Prompt, RunStatus, Urgency};
 use loopwright_core::log::LogEntry;
 use loopwright_core::message::{MessageKind, StopReason};
-use loopwright_core::model::ChatRequest;
+use loopwright_core::model::{ChatRequest, ToolChoice};
 use loopwright_core::testing::{self, Script, ScriptedModel, TestTool, crash_at_every_append};
 use loopwright_core::tool::{Approval, Effect, ToolOutput};
 use loopwright_core::{AgentBuilder, BehaviorPattern, GenericAgent, Message};
@@ -52,7 +52,10 @@ pub(crate) fn reply(request: &ChatRequest, value: ValueFn) -> Script {
     }
     let is_offered = |name: &str| request.tools.iter().any(|tool| *tool.name == *name);
     let named = TOOLS.into_iter().filter(|tool| text.contains(tool) && !done.contains(tool));
-    let named: Vec<&str> = named.filter(|tool| is_offered(tool)).collect();
+    let named: Vec<&str> = match request.tool_choice {
+        ToolChoice::None => Vec::new(),
+        _ => named.filter(|tool| is_offered(tool)).collect(),
+    };
     if named.is_empty() {
         let answer = format!("An answer to: {text}");
         return Script::text(if done.is_empty() { &answer } else { "Done." });
