@@ -20,6 +20,8 @@ pages! {
     Steering = "steering.md",
     Hooks = "hooks.md",
     Patterns = "patterns.md",
+    Prompts = "prompts.md",
+    PatternState = "pattern-state.md",
     Stores = "stores.md",
     LongTermMemory = "long-term-memory.md",
     SubAgents = "sub-agents.md",
