@@ -12,6 +12,7 @@ import os
 import pathlib
 import re
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -233,6 +234,7 @@ def chat_in_terminal(binary, env, place):
 
 
 def main():
+    signal.alarm(600)  # ends what hangs
     binary = pathlib.Path(sys.argv[1]).resolve()
     model = ThreadingHTTPServer(("127.0.0.1", 0), Model)
     model.daemon_threads = True

@@ -280,7 +280,7 @@ pub enum StopReason {
 impl StopReason {
     /// Returns whether the reply was stopped from outside: by a steer, an abort or the end of the
     /// time of a part.
-    pub(crate) fn is_cut_off(self) -> bool {
+    pub fn is_cut_off(self) -> bool {
         matches!(self, StopReason::Interrupted | StopReason::Aborted)
     }
 }

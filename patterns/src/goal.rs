@@ -13,7 +13,7 @@ use loopwright_core::model::ToolChoice;
 use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 
 use check::{Check, Verdict};
-use progress::{Progress, budget_keeping, is_new};
+use progress::{Progress, is_new};
 
 const OVER: &str = "[The goal is not reached, and no more work is possible. Say what is done, what \
     is missing, and what you would try next.]";
@@ -64,7 +64,7 @@ pub struct Goal<P> {
     key: Arc<str>,
     check: Check,
     rounds: u32,
-    budget: Option<Budget>,
+    budget: Budget,
     then: P,
 }
 
@@ -79,11 +79,12 @@ impl<P: BehaviorPattern> BehaviorPattern for Goal<P> {
         loop {
             let Progress { round, over } = step.state(&self.key).unwrap_or_default();
             if over.is_none_or(|at| step.has_messages() || is_new(step, at)) {
-                let part = budget_keeping(step, &self.key, self.budget, 1 + self.check.requests())?;
+                let rest = step.rest_of(&self.key, self.budget)?.min(&step.left());
+                let part = rest.keep(1 + self.check.requests());
                 let checked = match self.then.next_step(&mut step.with_budget(part)).await {
                     Ok(StepEnd::Done) if step.is_answered() => {
-                        let part = budget_keeping(step, &self.key, self.budget, 1)?;
-                        self.check.make(&mut step.with_budget(part), &self.key).await
+                        let rest = step.rest_of(&self.key, self.budget)?.min(&step.left());
+                        self.check.make(&mut step.with_budget(rest.keep(1)), &self.key).await
                     }
                     Ok(end) => return Ok(end),
                     Err(error) => Err(error),

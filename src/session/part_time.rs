@@ -33,15 +33,14 @@ impl PartTime {
 /// Fails if the time of a part of the work is up. When the time of the whole run is, the engine
 /// ends it.
 pub(crate) fn check(session: &Session) -> Result<(), StepError> {
-    let is_up = |part: &&Part| left(session, part) == Some(Duration::ZERO);
-    match session.budget_parts.iter().find(is_up).map(|part| (part, part.budget.time)) {
-        Some((part, Some(max))) => {
+    for part in &session.budget_parts {
+        if let (Some(Duration::ZERO), Some(max)) = (left(session, part), part.budget.time) {
             let used = part.spent(&session.spent()).time;
             let reached = LimitReached::time(Limit::Part(Resource::Time), max, used);
-            Err(StepError::Limit(reached))
+            return Err(StepError::Limit(reached));
         }
-        _ => Ok(()),
     }
+    Ok(())
 }
 
 fn left(session: &Session, part: &Part) -> Option<Duration> {

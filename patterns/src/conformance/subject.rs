@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loopwright_core::event::RunStatus;
 use loopwright_core::log::LogEntry;
-use loopwright_core::message::{ResultStatus, StopReason};
+use loopwright_core::message::ResultStatus;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::{AgentBuilder, BehaviorPattern, GenericAgent};
 
@@ -120,8 +120,7 @@ impl<'a> Subject<'a> {
         let log = &self.complete.log;
         let is_whole = |entry: &&LogEntry| match entry {
             LogEntry::Replied { message, .. } | LogEntry::Detached { message, .. } => {
-                let is_cut = |stop| matches!(stop, StopReason::Interrupted | StopReason::Aborted);
-                message.as_assistant().is_some_and(|reply| !is_cut(reply.stop))
+                message.as_assistant().is_some_and(|reply| !reply.stop.is_cut_off())
             }
             _ => false,
         };

@@ -13,7 +13,13 @@ use super::check::Check;
 impl<P: BehaviorPattern> Goal<P> {
     /// Creates a pattern whose goal is reached when this call succeeds, within 10 rounds.
     pub fn call(call: Call, then: P) -> Self {
-        Goal { key: "goal".into(), check: Check::Call(call), rounds: 10, budget: None, then }
+        Goal {
+            key: "goal".into(),
+            check: Check::Call(call),
+            rounds: 10,
+            budget: Budget::default(),
+            then,
+        }
     }
 
     /// Creates a pattern whose goal is reached when this shell command, such as `cargo test`, exits
@@ -25,7 +31,7 @@ impl<P: BehaviorPattern> Goal<P> {
     /// Creates a pattern whose goal is reached when a judge with this profile says so.
     pub fn judge(goal: impl Into<String>, judge: Profile, then: P) -> Self {
         let check = Check::Judge(goal.into(), judge);
-        Goal { key: "goal".into(), check, rounds: 10, budget: None, then }
+        Goal { key: "goal".into(), check, rounds: 10, budget: Budget::default(), then }
     }
 
     /// Sets the key of what the pattern remembers; `goal` by default. Two goals in one pattern need
@@ -42,9 +48,9 @@ impl<P: BehaviorPattern> Goal<P> {
         self
     }
 
-    /// Sets the budget for one request of the user. Defaults to what is left to the run.
+    /// Sets the budget for one request of the user. The limits of the run hold as well.
     pub fn budget(mut self, budget: Budget) -> Self {
-        self.budget = Some(budget);
+        self.budget = budget;
         self
     }
 }

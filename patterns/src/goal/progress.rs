@@ -1,8 +1,7 @@
-//! The position of a goal in the log, and the budget of its parts.
+//! The position of a goal in the log.
 
-use loopwright_core::limits::{Budget, PartBudget};
+use loopwright_core::StepContext;
 use loopwright_core::message::{MessageId, MessageKind};
-use loopwright_core::{StepContext, StepError};
 use serde::{Deserialize, Serialize};
 
 /// The rounds so far, and the last message when the work was over, if it is.
@@ -16,17 +15,4 @@ pub(crate) struct Progress {
 pub(crate) fn is_new(step: &StepContext<'_>, at: MessageId) -> bool {
     let mut since = step.messages().rev().take_while(|message| message.id > at);
     since.any(|message| matches!(message.body, MessageKind::User(_)))
-}
-
-/// Returns the budget of the next part of the work, which leaves room for so many requests.
-pub(crate) fn budget_keeping(
-    step: &mut StepContext<'_>,
-    key: &str,
-    budget: Option<Budget>,
-    kept: u32,
-) -> Result<PartBudget, StepError> {
-    Ok(match budget {
-        Some(budget) => step.rest_of(key, budget)?.keep(kept),
-        None => step.left().keep(kept),
-    })
 }

@@ -75,6 +75,7 @@ async fn without_rounds_or_budget_it_says_how_far_it_came() {
         (goal().rounds(2), turns(50), 2, 5),
         (goal().budget(turns(6)), turns(50), 2, 6),
         (goal(), turns(6), 2, 6),
+        (goal().budget(turns(50)), turns(6), 2, 6),
         (goal(), turns(2), 0, 2),
     ];
     for (pattern, limits, checks, requests) in cases {
