@@ -31,7 +31,7 @@ pub(crate) mod sub_agents;
 pub(crate) mod wake_gate;
 
 pub use self::calls::batch_outcome::BatchOutcome;
-pub use self::calls::pattern_calls::{Call, QuestionStatus};
+pub use self::calls::pattern_calls::{Call, CallAll, QuestionStatus};
 pub use self::config::WhileAwaiting;
 pub use self::event_reader::EventReader;
 pub use self::handle::AgentHandle;

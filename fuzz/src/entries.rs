@@ -349,6 +349,8 @@ impl Source<'_> {
                 .into_iter()
                 .collect(),
             hidden: self.byte() % 2 == 0,
+            at_most: self.maybe(|source| source.number() as u32),
+            first: self.byte() % 2 == 0,
         }
     }
 

@@ -39,6 +39,12 @@ pub(crate) struct MadeCalls {
     pub(super) keys: BTreeMap<CallId, Arc<str>>,
     /// `true` if models see neither the calls nor their results.
     pub(super) hidden: bool,
+    /// The maximum number that run at the same time.
+    #[serde(default)]
+    pub(crate) at_most: Option<u32>,
+    /// `true` if the first call that succeeds makes the others unnecessary.
+    #[serde(default)]
+    pub(super) first: bool,
 }
 
 /// The result of a call that the pattern made under a key.
@@ -195,6 +201,15 @@ impl Batch {
         };
         let recorded = KeyedResult { result: result.clone(), decision };
         call.phase.is_made(status).then(|| (key.clone(), recorded))
+    }
+
+    /// Returns whether a call has succeeded that makes the others unnecessary.
+    pub(crate) fn is_decided(&self) -> bool {
+        let succeeded = |call: &Call| {
+            let result = call.result.as_ref().and_then(|result| result.as_tool_result());
+            result.is_some_and(|result| result.status == ResultStatus::Ok)
+        };
+        self.made.as_ref().is_some_and(|made| made.first) && self.calls.iter().any(succeeded)
     }
 
     /// Returns whether models see the calls.

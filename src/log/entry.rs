@@ -198,6 +198,12 @@ pub enum LogEntry {
         /// `true` if models see neither the calls nor their results.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         hidden: bool,
+        /// The maximum number of the calls that run at the same time, besides the agent's limit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at_most: Option<u32>,
+        /// `true` if the first call that succeeds makes the others unnecessary.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        first: bool,
     },
     /// Later requests contain `message` in place of the messages from `first` to `last`, which
     /// remain in the log.

@@ -119,8 +119,10 @@ impl SessionState {
                     }
                 }
             }
-            LogEntry::Called { message, keys, hidden } => {
-                let made = MadeCalls { at: self.info.entries, keys: keys.clone(), hidden: *hidden };
+            LogEntry::Called { message, keys, hidden, at_most, first } => {
+                let (keys, at) = (keys.clone(), self.info.entries);
+                let (hidden, at_most, first) = (*hidden, *at_most, *first);
+                let made = MadeCalls { at, keys, hidden, at_most, first };
                 self.open_turn(emit);
                 self.push(message, !hidden);
                 emit_message(message, emit);

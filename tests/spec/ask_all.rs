@@ -377,3 +377,80 @@ async fn requests_that_were_sent_together_are_replayed() {
     let agent = names.fold(agent, |agent, name| agent.model_named(name, replay.model()));
     replay.run(&agent.build().unwrap()).await.unwrap();
 }
+
+/// C492: A budget that is too small for all requests is used for as many as fit, in their order.
+/// Those whose turn does not come have the limit, and what was reserved for them is free again.
+#[tokio::test(start_paused = true)]
+async fn as_many_requests_as_fit_are_sent() {
+    // (budget, number of replies)
+    let cases = [
+        (Budget::default().turns(2), 2),
+        (Budget::default().tokens(4_000), 5),
+        (Budget::default().tokens(600), 0),
+    ];
+    for (budget, expected) in cases {
+        let pattern = does(move |step| {
+            Box::pin(async move {
+                step.take_input().await?;
+                let ask = |n: u32| {
+                    let long = UserMessage::from("word ".repeat(400) + &n.to_string());
+                    Ask::detached().messages([long.into()]).key(format!("{n}")).max_tokens(200)
+                };
+                let mut part = step.with_budget(budget);
+                let all = part.ask_all((0..20).map(ask)).at_most(4).await;
+                assert!(matches!(all, Err(StepError::Limit(_))), "{all:?}");
+                for _ in 0..2 {
+                    let asked = part.ask_all((0..20).map(ask)).at_most(4).as_many_as_fit();
+                    let replies = asked.await?;
+                    let whole = replies.iter().take_while(|reply| reply.limit().is_none());
+                    assert_eq!((whole.count(), replies.len()), (expected, 20));
+                    let limits = replies[expected..].iter().map(|r| r.limit().map(|l| l.limit));
+                    assert!(limits.into_iter().all(|l| matches!(l, Some(Limit::Part(_)))));
+                }
+                let turns = step.spent().turns;
+                assert_eq!(turns, expected as u32, "only requests that were sent count");
+                step.ask().await?.finish()
+            })
+        });
+        let reply = |_: &ChatRequest| Script::text("yes").wait(ms(10)).usage(Usage::new(600, 150));
+        let harness = Harness::new(pattern, [], |agent| agent).await;
+        drop(harness.model.clone().reply_with(reply)); // of all clones
+        let outcome = harness.handle.prompt("go").await.unwrap();
+        assert_eq!(outcome.end, RunStatus::Done, "{outcome:?}");
+        harness.check().await;
+    }
+}
+
+/// C492: The first reply that is accepted ends the others. After a crash it is found, and nothing
+/// more is sent.
+#[tokio::test(start_paused = true)]
+async fn the_first_accepted_reply_ends_the_others() {
+    let pattern = || {
+        does(|step| {
+            Box::pin(async {
+                step.take_input().await?;
+                let accepts = |reply: &Reply| reply.text() != "b";
+                let votes = step.ask_all(["a", "b", "c"].map(vote)).until(accepts).await?;
+                assert_eq!([0, 1, 2].map(|at| votes[at].text()), ["", "b", "c"]);
+                assert!(votes[0].interrupted() && votes[0].limit().is_none());
+                step.remember(AssistantMessage::from(votes[2].text())).await?;
+                Ok(StepEnd::Done)
+            })
+        })
+    };
+    let (voters, start) = (Voters::new(), Instant::now());
+    let harness = Harness::new(pattern(), [], |agent| voters.add(agent)).await;
+    assert_eq!(harness.handle.prompt("Vote.").await.unwrap().text, "c");
+    assert_eq!((start.elapsed(), voters.asked()), (ms(20), [1, 1, 1]));
+    harness.check().await;
+    let log = harness.memory.entries();
+    assert_eq!(logged(&log), ["b", "c", ""]);
+    let is_won = |entry: &LogEntry| logged(std::slice::from_ref(entry)) == ["c"];
+    let won = log.iter().position(is_won).unwrap();
+    let voters = Voters::new();
+    let harness = Harness::new(pattern(), [], |agent| voters.add(agent)).await;
+    let harness = harness.restart_from(log[..=won].to_vec()).await;
+    assert_eq!(harness.handle.continue_run().await.unwrap().text, "c");
+    assert_eq!(voters.asked(), [0, 0, 0]);
+    harness.check().await;
+}

@@ -21,6 +21,7 @@ mod batches;
 mod behaviours;
 mod bounds;
 mod budgets;
+mod call_all;
 mod cassette;
 mod changed_logs;
 mod children;

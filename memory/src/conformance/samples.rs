@@ -284,8 +284,16 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
             message: message(3, reply.clone()),
             keys: [("a".into(), ODD.into())].into(),
             hidden: true,
+            at_most: Some(2),
+            first: true,
         },
-        LogEntry::Called { message: message(3, reply.clone()), keys: [].into(), hidden: false },
+        LogEntry::Called {
+            message: message(3, reply.clone()),
+            keys: [].into(),
+            hidden: false,
+            at_most: None,
+            first: false,
+        },
         LogEntry::Compacted {
             first: MessageId(1),
             last: MessageId(3),

@@ -5,7 +5,7 @@ use futures_util::FutureExt as _;
 use crate::error::StepError;
 use crate::message::ToolResult;
 use crate::pattern::step::StepContext;
-use crate::session::calls::pattern_calls::{self, Call, QuestionStatus};
+use crate::session::calls::pattern_calls::{self, Call, CallAll, QuestionStatus};
 use crate::tool::question::Question;
 
 impl StepContext<'_> {
@@ -66,7 +66,8 @@ impl StepContext<'_> {
 
     /// Makes calls in one batch, at the same time if their tools allow it. Returns their results in
     /// the order of the calls, or `None` if some wait for decisions. Otherwise like
-    /// [`StepContext::call`].
+    /// [`StepContext::call`]. [`CallAll`] has further options: how many run at once, and whether
+    /// the first that succeeds is enough.
     ///
     /// Sub-agents ([`Call::child`]) work at the same time. Their pending actions can be decided
     /// while the others work. [`ToolResult::output`] parses a sub-agent's answer as a value.
@@ -119,11 +120,8 @@ impl StepContext<'_> {
     /// assert_eq!(handle.prompt("What does a lamp cost?").await?.text, "20 €");
     /// # Ok(()) }
     /// ```
-    pub async fn call_all(
-        &mut self,
-        calls: impl IntoIterator<Item = Call>,
-    ) -> Result<Option<Vec<ToolResult>>, StepError> {
-        pattern_calls::run(&mut self.session, calls.into_iter().collect()).boxed().await
+    pub fn call_all(&mut self, calls: impl IntoIterator<Item = Call>) -> CallAll<'_> {
+        CallAll::new(&mut self.session, calls.into_iter().collect())
     }
 
     /// Asks the user, and returns the answer once there is one. While it waits, the step must end

@@ -9,7 +9,7 @@ use crate::error::{MemoryError, StepError};
 use crate::event::action::ExternalAction;
 use crate::event::input::{Decision, Provided, QueueKind, Urgency};
 use crate::hooks::ToolCallInfo;
-use crate::log::calls::{Call, MadeCalls, Phase};
+use crate::log::calls::{Batch, Call, MadeCalls, Phase};
 use crate::log::entry::LogEntry;
 use crate::log::queue::QueuedMessage;
 use crate::message::{CallId, ResultStatus};
@@ -34,6 +34,7 @@ const CUT_OFF: &str = "The reply was cut off at the output limit, so none of its
     Make the call again in smaller parts.";
 const TIME_UP: &str = "Skipped: the time for this part of the work was up before it started.";
 const STEERED: &str = "Skipped: the user steered before it started.";
+pub(super) const DECIDED: &str = "Skipped: another of these calls has succeeded.";
 const NOTHING_LEFT: &str = "The sub-agent was not started: nothing is left of the budget (limit).";
 
 /// Runs the calls of the open batch, or `only` one: new calls, approved calls, and calls that a
@@ -56,7 +57,12 @@ pub(crate) async fn run(
     let mut late = Ok(());
     while session.journal.state.batch.is_some() {
         late = part_time::check(session);
-        prepare(session, late.is_err()).await?;
+        let is_decided = session.journal.state.batch.as_ref().is_some_and(Batch::is_decided);
+        if is_decided {
+            stop_all(session).await?;
+        } else {
+            prepare(session, late.is_err()).await?;
+        }
         if late.is_err() {
             supersede(session, ResultStatus::Skipped, TIME_UP).await?;
         } else if steer_skips(session) {
@@ -185,6 +191,13 @@ pub(crate) async fn wait_for_running(session: &mut Session) -> Result<(), Memory
         session.journal.apply_ahead().await?;
     }
     Ok(())
+}
+
+/// Stops the calls that another one has made unnecessary.
+async fn stop_all(session: &mut Session) -> Result<(), MemoryError> {
+    finish_unstarted(session, ResultStatus::Skipped, DECIDED).await?;
+    cancel(session, true, "another of these calls has succeeded");
+    sub_agents::stop_waiting(session, |_| true, ResultStatus::Skipped, DECIDED).await
 }
 
 /// Gives this result to all calls that a message of the user replaces: calls that have not started
@@ -393,7 +406,11 @@ async fn start_ready(session: &mut Session, only: Option<&CallId>) -> Result<boo
     let is_sequential =
         |c: &Call| executor.tools.spec(&c.call.name).is_some_and(|spec| spec.sequential);
     let calls = journal.state.calls();
+    let made = journal.state.batch.as_ref().and_then(|batch| batch.made.as_ref());
+    let at_most =
+        made.and_then(|made| made.at_most).map_or(usize::MAX, |calls| calls.max(1) as usize);
     let max = if calls.iter().any(is_sequential) { 1 } else { config.limits.parallel_calls };
+    let max = max.min(at_most);
     let running = executor.running_calls() + children.working();
     let free = max.saturating_sub(running);
     let is_wanted = |c: &&Call| only.is_none_or(|id| c.call.id == *id);

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -11,7 +13,8 @@ use crate::event::input::{Decision, Provided};
 use crate::log::calls::{CALLER, KeyedResult};
 use crate::log::entry::LogEntry;
 use crate::message::{
-    AssistantMessage, CallId, ContentPart, Message, StopReason, ToolCall, ToolResult,
+    AssistantMessage, CallId, Content, ContentPart, Message, ResultStatus, StopReason, ToolCall,
+    ToolResult,
 };
 use crate::session::Session;
 use crate::session::calls::batch;
@@ -100,11 +103,66 @@ impl QuestionStatus {
     }
 }
 
+/// Several calls, which are made when this is awaited. Built by
+/// [`StepContext::call_all`](crate::StepContext::call_all).
+#[must_use = "the calls are made when it is awaited"]
+pub struct CallAll<'a> {
+    session: &'a mut Session,
+    calls: Vec<Call>,
+    terms: Terms,
+}
+
+/// The conditions under which several calls are made.
+#[derive(Default)]
+struct Terms {
+    at_most: Option<u32>,
+    first: bool,
+    as_many_as_fit: bool,
+}
+
+impl<'a> CallAll<'a> {
+    pub(crate) fn new(session: &'a mut Session, calls: Vec<Call>) -> Self {
+        CallAll { session, calls, terms: Terms::default() }
+    }
+
+    /// Sets the maximum number of calls that run at the same time: at least 1, and at most
+    /// [`Limits::parallel_calls`](crate::limits::Limits::parallel_calls), the default. It holds
+    /// after a crash and a decision too.
+    pub fn at_most(mut self, calls: usize) -> Self {
+        self.terms.at_most = Some(u32::try_from(calls).unwrap_or(u32::MAX));
+        self
+    }
+
+    /// Ends with the first call that succeeds: the others are cancelled or not made, also after a
+    /// crash, and their results say so.
+    pub fn first(mut self) -> Self {
+        self.terms.first = true;
+        self
+    }
+
+    /// Returns the results even if the time of a [part](crate::StepContext::with_budget) is up,
+    /// which is an error otherwise. The results of calls that were cut off or not made say so.
+    pub fn as_many_as_fit(mut self) -> Self {
+        self.terms.as_many_as_fit = true;
+        self
+    }
+}
+
+impl<'a> IntoFuture for CallAll<'a> {
+    type Output = Result<Option<Vec<ToolResult>>, StepError>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        run(self.session, self.calls, self.terms).boxed()
+    }
+}
+
 /// Makes the calls in one batch. Returns their results in the same order, or `None` if some wait
 /// for decisions. Calls whose keys have results are not made again.
-pub(crate) async fn run(
+async fn run(
     session: &mut Session,
     calls: Vec<Call>,
+    terms: Terms,
 ) -> Result<Option<Vec<ToolResult>>, StepError> {
     session.receive_all().await?;
     session.check_batch_closed()?;
@@ -127,22 +185,43 @@ pub(crate) async fn run(
         hidden |= is_hidden;
         new.push(ToolCall::new(id, name, arguments.to_string()));
     }
+    let Terms { at_most, first, as_many_as_fit } = terms;
+    let has_succeeded = |result: &Result<CallId, Arc<Message>>| {
+        let result = result.as_ref().err().and_then(|recorded| recorded.as_tool_result());
+        result.is_some_and(|result| result.status == ResultStatus::Ok)
+    };
+    let is_decided = first && results.iter().any(has_succeeded);
+    let unnecessary = if is_decided { std::mem::take(&mut new) } else { Vec::new() };
     if !new.is_empty() {
         let message = message(session, new);
-        session.journal.commit(LogEntry::Called { message, keys, hidden }).await?;
-        if batch::run(session, None).await?.awaits_user() {
-            return Ok(None);
+        let called = LogEntry::Called { message, keys, hidden, at_most, first };
+        session.journal.commit(called).await?;
+        match batch::run(session, None).await {
+            Err(StepError::Limit(_)) if as_many_as_fit && session.journal.state.batch.is_none() => {
+            }
+            outcome => {
+                if outcome?.awaits_user() {
+                    return Ok(None);
+                }
+            }
         }
     }
     let history = &session.journal.state.history;
     let result = |call: Result<CallId, Arc<Message>>| match call {
         Ok(id) => {
             let mut results = history.iter().rev().filter_map(|m| m.as_tool_result());
-            results.find(|result| result.call == id).cloned()
+            results.find(|result| result.call == id).cloned().or_else(|| skipped(&unnecessary, &id))
         }
         Err(recorded) => recorded.as_tool_result().cloned(),
     };
     Ok(results.into_iter().map(result).collect())
+}
+
+/// Returns the result of one of these calls, which another one has made unnecessary.
+fn skipped(unnecessary: &[ToolCall], id: &CallId) -> Option<ToolResult> {
+    let call = unnecessary.iter().find(|call| call.id == *id)?;
+    let content = vec![Content::text(batch::DECIDED)];
+    Some(ToolResult::new(id.clone(), call.name.clone(), ResultStatus::Skipped, content))
 }
 
 /// Asks the user, unless a question with this key was already asked for this request.
@@ -167,7 +246,8 @@ pub(crate) async fn ask_user(
     let keys = BTreeMap::from([(call.clone(), key)]);
     let hidden = !question.is_shown;
     // One append, so that every logged question waits for its answer.
-    session.journal.stage(LogEntry::Called { message, keys, hidden });
+    let (at_most, first) = (None, false);
+    session.journal.stage(LogEntry::Called { message, keys, hidden, at_most, first });
     let options = question.options.as_deref();
     session.journal.stage(suspended(call, name, arguments, request, options, time));
     session.journal.flush().await?;

@@ -9,6 +9,7 @@ use crate::message::{AssistantMessage, UserMessage};
 use crate::session::lent::Lent;
 use crate::session::request::ask::Ask;
 use crate::session::request::ask_all::ask_all;
+use crate::session::request::detached::Terms;
 use crate::session::request::reply::Reply;
 
 /// Sends detached requests at the same time and parses their replies. A request whose reply does
@@ -30,7 +31,7 @@ where
             break;
         }
         let asks = open.iter().map(|(_, ask)| ask.clone()).collect();
-        let replies = ask_all(session, asks, usize::MAX).boxed().await?;
+        let replies = ask_all(session, asks, Terms::default()).boxed().await?;
         let mut rejected = Vec::new();
         for ((at, ask), reply) in open.into_iter().zip(replies) {
             let reply = reply.or_end()?;

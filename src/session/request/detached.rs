@@ -106,6 +106,29 @@ pub(crate) struct DetachedRequest {
     pub(crate) key: Option<RequestKey>,
 }
 
+/// The conditions under which several requests are sent.
+pub(crate) struct Terms<'a> {
+    /// The maximum number of requests in progress at once.
+    pub(crate) at_most: usize,
+    /// `true` if a budget that is too small for all of them is used for the first ones.
+    pub(crate) as_many_as_fit: bool,
+    /// Returns whether a reply makes the other requests unnecessary.
+    pub(crate) until: Option<Box<dyn Fn(&Reply) -> bool + Send + Sync + 'a>>,
+}
+
+impl Default for Terms<'_> {
+    fn default() -> Self {
+        Terms { at_most: usize::MAX, as_many_as_fit: false, until: None }
+    }
+}
+
+impl Terms<'_> {
+    /// Returns whether the other requests are unnecessary.
+    pub(crate) fn are_met_by(&self, reply: &Reply) -> bool {
+        reply.message.is_some() && self.until.as_ref().is_some_and(|until| until(reply))
+    }
+}
+
 /// One of several requests, while its reply streams.
 struct InFlight {
     partial: Partial,
@@ -120,14 +143,15 @@ struct InFlight {
 ///
 /// After an interrupt, incomplete requests have no reply. When a budget is used up, no more
 /// requests are sent: their replies have the limit, as have those that the end of a part's time
-/// cuts off. If none was sent, the limit is an error. Near the end of a budget, the expected output
-/// of those in progress lets fewer be sent at once.
+/// cuts off. If none was sent, the limit is an error, unless as many as fit are wanted: then the
+/// last ones are given up for those before. Near the end of a budget, the expected output of those
+/// in progress lets fewer be sent at once.
 pub(crate) async fn send_all(
     session: &mut Session,
     requests: Vec<DetachedRequest>,
-    at_most: usize,
+    terms: &Terms<'_>,
 ) -> Result<Vec<Reply>, StepError> {
-    let max = session.config.limits.parallel_requests.min(at_most).max(1);
+    let max = session.config.limits.parallel_requests.min(terms.at_most).max(1);
     let models: Vec<Arc<dyn ChatModel>> = requests.iter().map(|r| r.model.clone()).collect();
     let mut reserved = Vec::new();
     let mut waiting = requests
@@ -159,6 +183,15 @@ pub(crate) async fn send_all(
                 Ok(Admission::Admitted(held)) => held,
                 Ok(Admission::Later) => break,
                 Ok(Admission::Interrupted) => break 'sending,
+                Err(StepError::Limit(limit)) if terms.as_many_as_fit && waiting.len() > 1 => {
+                    // The last one makes room for the next.
+                    let Some((at, _, last)) = waiting.next_back() else { continue };
+                    let messages = vec![last.partial.id];
+                    session.journal.stage(LogEntry::NotSent { messages });
+                    session.journal.apply_ahead().await?;
+                    replies[at] = Reply::not_sent(limit);
+                    continue;
+                }
                 Err(error) => {
                     failed = Err(error);
                     break;
@@ -191,6 +224,9 @@ pub(crate) async fn send_all(
             session.journal.commit(entry).await?;
             drop(permit); // the log has what was used
             replies[at] = Reply { message, ..Reply::empty(error) };
+            if terms.are_met_by(&replies[at]) {
+                break;
+            }
         }
     }
     let mut cut_off = Vec::new();
@@ -214,7 +250,7 @@ pub(crate) async fn send_all(
     }
     session.journal.flush().await?;
     match failed {
-        Err(StepError::Limit(limit)) if any_sent => {
+        Err(StepError::Limit(limit)) if any_sent || terms.as_many_as_fit => {
             unanswered.iter().for_each(|at| replies[*at] = Reply::not_sent(limit.clone()));
             Ok(replies)
         }
