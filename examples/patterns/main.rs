@@ -1,10 +1,11 @@
-//! The patterns of the library, one example each.
+//! The patterns of the library, one example each, and one for the branches of a graph.
 //!
 //! `cargo run --example patterns` runs all of them, `cargo run --example patterns -- rag` runs one.
 //! Each file is complete: to try a pattern in your own program, copy its `run` into `main`. The
 //! models are scripted, so no key is needed and the replies are always the same.
 
 mod bounded;
+mod branches;
 mod clarify;
 mod ensemble;
 mod extract;
@@ -31,7 +32,7 @@ use futures::future::LocalBoxFuture;
 
 type Example = (&'static str, fn() -> LocalBoxFuture<'static, Result<(), Box<dyn Error>>>);
 
-const EXAMPLES: [Example; 18] = [
+const EXAMPLES: [Example; 19] = [
     ("generic", || generic::run().boxed_local()),
     ("pi", || pi::run().boxed_local()),
     ("first_call", || first_call::run().boxed_local()),
@@ -46,6 +47,7 @@ const EXAMPLES: [Example; 18] = [
     ("handoff", || handoff::run().boxed_local()),
     ("orchestrate", || orchestrate::run().boxed_local()),
     ("graph", || graph::run().boxed_local()),
+    ("branches", || branches::run().boxed_local()),
     ("clarify", || clarify::run().boxed_local()),
     ("goal", || goal::run().boxed_local()),
     ("bounded", || bounded::run().boxed_local()),

@@ -1,6 +1,8 @@
-//! [`Graph`]: nodes, conditional edges, cycles, and returns to checkpoints.
+//! [`Graph`]: nodes, parallel branches, conditional edges, cycles, and returns to checkpoints.
 
+mod branches;
 mod builder;
+mod mermaid;
 mod next;
 mod node;
 mod position;
@@ -13,6 +15,7 @@ use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError, Tool};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use branches::{Branch, Branches};
 pub use next::Next;
 use node::{Edge, Node};
 use position::{KEY, Position};
@@ -26,10 +29,13 @@ use position::{KEY, Position};
 /// ```
 ///
 /// A node is an async function of the step and the state `S` of the graph, or another pattern. It
-/// may do everything that a pattern does: ask, call tools, ask several models at once and join
-/// their replies ([`StepContext::ask_all`]), ask the user and wait for the answer
-/// ([`StepContext::question`]). An edge is a function of the step and the state that chooses the
-/// next node; without an edge, the graph ends after the node.
+/// may do everything that a pattern does: ask, call tools, ask the user and wait for the answer
+/// ([`StepContext::question`]). A node can also be [branches](Graph::branches): one for each value
+/// of a list, which work at the same time, and a function that joins their results.
+///
+/// An edge is a function of the step and the state that chooses the next node. A node that
+/// [leads to](Graph::leads_to) only one other needs none. Without either, the graph ends after the
+/// node. [`Graph::to_mermaid`] draws the graph.
 ///
 /// - The position and the state are in the session's log. After a restart, or a decision, the graph
 ///   continues with its current node, from that node's beginning. This includes a question, which
@@ -91,7 +97,7 @@ use position::{KEY, Position};
 pub struct Graph<S> {
     start: &'static str,
     nodes: BTreeMap<&'static str, Arc<Node<S>>>,
-    edges: BTreeMap<&'static str, Arc<Edge<S>>>,
+    edges: BTreeMap<&'static str, Edge<S>>,
     patterns: BTreeMap<&'static str, Arc<dyn BehaviorPattern>>,
     checkpoints: Vec<&'static str>,
 }
@@ -127,9 +133,11 @@ impl<S: Default + Serialize + DeserializeOwned + Send> BehaviorPattern for Graph
                     let unknown =
                         || StepError::Pattern(format!("there is no node `{name}`").into());
                     let node = self.nodes.get(&*name).ok_or_else(unknown)?;
-                    at.begin(&name, step, &self.checkpoints)?;
-                    at.message = node(step, &mut at.state).await?;
-                    self.edges.get(&*name).map_or(Next::End, |edge| edge(step, &mut at.state))
+                    let is_checkpoint = self.checkpoints.contains(&&*name);
+                    at.begin(&name, step, is_checkpoint, node).await?;
+                    at.message = (node.run)(step, &mut at.state).await?;
+                    let edge = self.edges.get(&*name).cloned().unwrap_or_default();
+                    edge.next(&name, step, &mut at.state)?
                 }
                 None if step.has_messages() => {
                     at.enter(Next::To(self.start))?;

@@ -17,7 +17,7 @@
 //! | [`Route`] | a router chooses the role in which a request is answered |
 //! | [`Handoff`] | roles hand the conversation over to each other |
 //! | [`Orchestrate`] | a request is divided among sub-agents |
-//! | [`Graph`] | nodes, conditional edges, cycles |
+//! | [`Graph`] | nodes, [branches](Branches) at the same time, conditional edges, cycles |
 //! | [`Goal`] | work until tests or a judge say that the goal is reached |
 //! | [`Bounded`] | a budget for another pattern, and an answer when it is used up |
 //! | [`Clarify`] | unclear requests are cleared up with the user first |
@@ -69,7 +69,7 @@ pub use extract::Extract;
 pub use first_call::FirstCall;
 pub use generic::GenericPattern;
 pub use goal::Goal;
-pub use graph::{Graph, Next};
+pub use graph::{Branch, Branches, Graph, Next};
 pub use handoff::Handoff;
 pub use orchestrate::Orchestrate;
 pub use pi::PiPattern;

@@ -296,6 +296,12 @@ export class Conversation {
     else this.calls.get(call)?.resolved(decision, by);
   }
 
+  custom({ kind, data }) {
+    if (kind === 'graph' && data?.branches !== undefined) {
+      this.notice(`${data.node}: ${data.branches} ${data.branches === 1 ? 'branch' : 'branches'}`);
+    }
+  }
+
   queue_update({ added, removed = [] }) {
     this.queue = this.queue.filter(({ input }) => !removed.includes(input));
     if (added) this.queue.push(added);

@@ -76,6 +76,8 @@ const EXAMPLES: [(&str, &[&str]); 38] = [
             "User: Observation: heavy rain",
             "User: Now do this step: Check the train.",
             "Assistant: film.iso is deleted.",
+            "n1[[\"read<br/>branches, at most 4 at once\"]]",
+            "1 to 16 months. Notes on 16 of 20 17 requests, $0.102",
             "leave.md#transfer: Five days of holiday can be moved to the next year.",
             "The answer is not good enough yet: It does not say how to upgrade.",
             "Assistant: 5 cents",
@@ -304,6 +306,7 @@ fn each_pattern_of_the_library_has_an_example_which_can_be_run_alone() {
     for other in ["conformance", "lib", "vote"] {
         assert!(patterns.remove(other), "there is no `{other}`");
     }
+    patterns.insert("branches".into()); // of a graph
     let mut files = names("examples/patterns");
     assert!(files.remove("main"));
     assert_eq!(files, patterns);

@@ -9,6 +9,8 @@ use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::branches::{Branch, Branches};
+use super::node::{Node, Outline, Run};
 use super::{Graph, Next};
 
 impl<S: Default + Serialize + DeserializeOwned + Send> Graph<S> {
@@ -35,6 +37,41 @@ impl<S: Default + Serialize + DeserializeOwned + Send> Graph<S> {
             + Sync
             + 'static,
     {
+        let node = Node { run: Box::new(node), branches: None };
+        self.nodes.insert(name, Arc::new(node));
+        self
+    }
+
+    /// Adds a node whose branches work at the same time. Its join gets their results in the order
+    /// of the list, changes the state, and returns the message that the node adds to the
+    /// conversation, if any.
+    pub fn branches<B: Branch>(
+        mut self,
+        name: &'static str,
+        branches: Branches<S, B>,
+        join: impl Fn(
+            &mut S,
+            Vec<Result<B::Result, StepError>>,
+        ) -> Result<Option<MessageKind>, StepError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self
+    where
+        S: Sync + 'static,
+    {
+        let (terms, list) = (branches.describe(), branches.list.clone());
+        let count = Box::new(move |step: &StepContext<'_>, state: &S| list(step, state).len());
+        let shared = Arc::new((branches, join));
+        let run: Box<Run<S>> = Box::new(move |step, state| {
+            let shared = shared.clone();
+            Box::pin(async move {
+                let (branches, join) = &*shared;
+                let results = branches.run(name, step, state).await?;
+                join(state, results)
+            })
+        });
+        let node = Node { run, branches: Some(Outline { terms, count }) };
         self.nodes.insert(name, Arc::new(node));
         self
     }
@@ -65,7 +102,15 @@ impl<S: Default + Serialize + DeserializeOwned + Send> Graph<S> {
         from: &'static str,
         next: impl Fn(&StepContext<'_>, &mut S) -> Next + Send + Sync + 'static,
     ) -> Self {
-        self.edges.insert(from, Arc::new(next));
+        self.edges.entry(from).or_default().choose = Some(Arc::new(next));
+        self
+    }
+
+    /// Declares all points to which a node leads. With one, it needs no edge; with several, the
+    /// edge must choose one of them, otherwise the run fails. [`Graph::to_mermaid`] draws them.
+    pub fn leads_to(mut self, from: &'static str, targets: impl IntoIterator<Item = Next>) -> Self {
+        let targets = targets.into_iter().collect();
+        self.edges.entry(from).or_default().targets = Some(targets);
         self
     }
 }

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::next::Next;
+use super::node::Node;
 
 /// The key of the position among the values of the request.
 pub(super) const KEY: &str = "graph";
@@ -17,6 +18,9 @@ pub(super) struct Position<S> {
     /// The current node. `None` at the end.
     pub(super) node: Option<String>,
     pub(super) state: S,
+    /// The number of visits to each node with branches.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    visits: BTreeMap<String, u32>,
     /// `true` until the current node has started.
     is_new: bool,
     /// The last message before each checkpoint began.
@@ -40,20 +44,29 @@ impl<S: Default + Serialize + DeserializeOwned> Position<S> {
         Ok(at)
     }
 
-    /// Notes the start of a checkpoint, in the append of the node's first write.
-    pub(super) fn begin(
+    /// Notes the start of a node, in the append of its first write. Branches begin with an event.
+    pub(super) async fn begin(
         &mut self,
-        node: &str,
+        name: &str,
         step: &mut StepContext<'_>,
-        checkpoints: &[&str],
+        is_checkpoint: bool,
+        node: &Node<S>,
     ) -> Result<(), StepError> {
         if !std::mem::take(&mut self.is_new) {
             return Ok(());
         }
-        if checkpoints.contains(&node) {
-            self.started.insert(node.into(), step.checkpoint());
+        if is_checkpoint {
+            self.started.insert(name.into(), step.checkpoint());
         }
-        step.set_state(KEY, &*self)
+        let branches = node.branches.as_ref().map(|outline| (outline.count)(step, &self.state));
+        if branches.is_some() {
+            *self.visits.entry(name.into()).or_default() += 1;
+        }
+        step.set_state(KEY, &*self)?;
+        match branches {
+            Some(branches) => step.emit(KEY, Begun { node: name, branches }).await,
+            None => Ok(()),
+        }
     }
 
     /// Continues at another node.
@@ -83,6 +96,19 @@ impl<S: Default + Serialize + DeserializeOwned> Position<S> {
     pub(super) fn is_after(&self, step: &StepContext<'_>) -> bool {
         self.last_reply.is_some() && last_reply(step) != self.last_reply
     }
+}
+
+/// The event of a node whose branches begin.
+#[derive(Serialize)]
+struct Begun<'a> {
+    node: &'a str,
+    branches: usize,
+}
+
+/// Returns the number of visits to this node, the current one included.
+pub(super) fn visit(step: &StepContext<'_>, node: &str) -> u32 {
+    let at = step.state::<Position<serde_json::Value>>(KEY);
+    at.and_then(|at| at.visits.get(node).copied()).unwrap_or_default()
 }
 
 fn last_reply(step: &StepContext<'_>) -> Option<MessageId> {

@@ -7,6 +7,7 @@
     reason = "a failed check is a failed test"
 )]
 
+mod branches;
 #[path = "../tasks/cassettes.rs"]
 mod cassettes;
 mod composition;

@@ -113,8 +113,10 @@ pub(crate) struct Terms<'a> {
     /// `true` if a budget that is too small for all of them is used for the first ones.
     pub(crate) as_many_as_fit: bool,
     /// Returns whether a reply makes the other requests unnecessary.
-    pub(crate) until: Option<Box<dyn Fn(&Reply) -> bool + Send + Sync + 'a>>,
+    pub(crate) until: Option<Box<Accepts<'a>>>,
 }
+
+type Accepts<'a> = dyn Fn(&Reply) -> bool + Send + Sync + 'a;
 
 impl Default for Terms<'_> {
     fn default() -> Self {
