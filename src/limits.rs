@@ -1,8 +1,10 @@
 //! Budgets of runs and sessions.
 
+mod loop_guard;
 mod reached;
 mod wrap_up;
 
+pub use self::loop_guard::LoopGuard;
 pub use self::reached::LimitReached;
 pub use self::wrap_up::WrapUp;
 
@@ -79,6 +81,9 @@ pub struct Limits {
     pub depth: u32,
     /// The answer of a run that reaches a budget; `None`, the default, ends the run without one.
     pub wrap_up: Option<WrapUp>,
+    /// The guard against calls that are repeated without a new result; `None`, the default, lets
+    /// them go on.
+    pub loop_guard: Option<LoopGuard>,
 }
 
 impl Default for Limits {
@@ -94,6 +99,7 @@ impl Default for Limits {
             output_retries: 2,
             depth: 5,
             wrap_up: None,
+            loop_guard: None,
         }
     }
 }
@@ -157,6 +163,12 @@ impl Limits {
     /// Asks for an answer when a run reaches a budget.
     pub fn wrap_up(mut self, wrap_up: WrapUp) -> Self {
         self.wrap_up = Some(wrap_up);
+        self
+    }
+
+    /// Stops runs that repeat the same calls without a new result.
+    pub fn loop_guard(mut self, guard: LoopGuard) -> Self {
+        self.loop_guard = Some(guard);
         self
     }
 }
@@ -342,8 +354,8 @@ impl Spent {
     }
 }
 
-/// The budget that was used up. In JSON, it is a word such as `turns` or `session_tokens`; the time
-/// of a run is `wall_time`.
+/// The budget that was used up, or another limit. In JSON, it is a word such as `turns` or
+/// `session_tokens`; the time of a run is `wall_time`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 #[non_exhaustive]
@@ -359,6 +371,8 @@ pub enum Limit {
     Part(Resource),
     /// The [budget](crate::session::SharedBudget) that the session shares with others.
     Shared,
+    /// [`Limits::loop_guard`].
+    RepeatedCalls,
 }
 
 /// A resource that a [`Budget`] bounds.
@@ -380,7 +394,7 @@ impl Limit {
         use Resource::{Cost, Time, Tokens, Turns};
         let scopes = [Limit::Run, Limit::Session, Limit::Share, Limit::Part];
         let each = |scope: fn(Resource) -> Limit| [Turns, Tokens, Cost, Time].map(scope);
-        scopes.into_iter().flat_map(each).chain([Limit::Shared])
+        scopes.into_iter().flat_map(each).chain([Limit::Shared, Limit::RepeatedCalls])
     }
 }
 
@@ -404,6 +418,7 @@ impl From<Limit> for String {
             Limit::Share(resource) => format!("share_{}", resource.word()),
             Limit::Part(resource) => format!("part_{}", resource.word()),
             Limit::Shared => "shared".into(),
+            Limit::RepeatedCalls => "repeated_calls".into(),
         }
     }
 }
@@ -424,7 +439,7 @@ impl JsonSchema for Limit {
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         let words: Vec<String> = Limit::all().map(String::from).collect();
-        let description = "The budget that was used up.";
+        let description = "The budget that was used up, or another limit.";
         schemars::json_schema!({ "description": description, "type": "string", "enum": words })
     }
 }
@@ -443,6 +458,7 @@ impl fmt::Display for Limit {
             Limit::Share(resource) => write!(f, "the sub-agent's share of the {}", resource.word()),
             Limit::Part(resource) => write!(f, "the {} of a part of the work", name(resource)),
             Limit::Shared => f.write_str("the budget that the session shares with others"),
+            Limit::RepeatedCalls => f.write_str("the limit of repeated calls"),
         }
     }
 }
@@ -455,7 +471,7 @@ mod tests {
     fn the_words_of_limits_in_logs_stay() {
         let words = "turns tokens cost wall_time session_turns session_tokens session_cost \
             session_time share_turns share_tokens share_cost share_time part_turns part_tokens \
-            part_cost part_time shared";
+            part_cost part_time shared repeated_calls";
         let written: Vec<String> = Limit::all().map(String::from).collect();
         assert_eq!(written.join(" "), words);
         for limit in Limit::all() {

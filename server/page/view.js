@@ -8,7 +8,7 @@ import { ToolCall, image } from './tool.js';
 const DRAW_DELAY = 30;
 /** Events that do not change the state around the conversation. */
 const STREAMED = ['message_update', 'tool_execution_update'];
-const LIMITS = { turns: 'turns', tokens: 'tokens', cost: 'cost', wall_time: 'time', session_turns: 'turns of the session', session_tokens: 'tokens of the session', session_cost: 'cost of the session', session_time: 'time of the session', part_turns: 'turns of a part', part_tokens: 'tokens of a part', part_cost: 'cost of a part', part_time: 'time of a part' };
+const LIMITS = { turns: 'turns', tokens: 'tokens', cost: 'cost', wall_time: 'time', session_turns: 'turns of the session', session_tokens: 'tokens of the session', session_cost: 'cost of the session', session_time: 'time of the session', part_turns: 'turns of a part', part_tokens: 'tokens of a part', part_cost: 'cost of a part', part_time: 'time of a part', repeated_calls: 'repeated calls' };
 
 /** Text of a reply, drawn while it streams. */
 class Text {

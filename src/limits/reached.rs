@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::Limit;
 
-/// The budget that is too small. The text contains the maximum, the used amount, and the needed
-/// amount.
+/// The budget that is too small, or another limit. The text contains the maximum, the used amount,
+/// and the needed amount, or the calls that were repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitReached {
@@ -55,6 +55,11 @@ impl LimitReached {
             details += &format!(", and about {} more is needed", Dollars(needed));
         }
         LimitReached { limit, details: details.into() }
+    }
+
+    pub(crate) fn repeated_calls(calls: &str, times: u32) -> Self {
+        let details = format!("the same calls had the same results {times} times: {calls}");
+        LimitReached { limit: Limit::RepeatedCalls, details: details.into() }
     }
 
     pub(crate) fn time(limit: Limit, max: Duration, used: Duration) -> Self {

@@ -67,6 +67,14 @@ pub struct ToolResult {
     /// `true` if the tool asks for the end of the run after this batch, without another request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub terminate: bool,
+    /// The whole seconds that the call took; zero if it took less than one or did not run. Never
+    /// sent to a model.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub seconds: u32,
+}
+
+fn is_zero(seconds: &u32) -> bool {
+    *seconds == 0
 }
 
 impl ToolResult {
@@ -84,6 +92,7 @@ impl ToolResult {
             content,
             details: None,
             terminate: false,
+            seconds: 0,
         }
     }
 

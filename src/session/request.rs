@@ -12,6 +12,7 @@ pub(crate) mod estimate;
 pub(crate) mod in_flight;
 pub(crate) mod layers;
 pub(crate) mod model_request;
+pub(crate) mod repeated_calls;
 pub(crate) mod reply;
 pub(crate) mod shared_budget;
 pub(crate) mod stream;
@@ -69,6 +70,9 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
     let compacts = ask.messages.is_none() && ask.wrap_up.is_none();
     let mut overflows = 0;
     budget::check_prices(session, model.info())?;
+    if !session.is_interrupted(before) {
+        repeated_calls::check(session, &ask).await?;
+    }
     loop {
         // Nothing is built or summarised for a request that cannot be sent.
         budget::check(session, 1, Needed::default())?;

@@ -20,6 +20,14 @@ pub struct ToolOutput {
     /// agree.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub terminate: bool,
+    /// The whole seconds that the call took. The engine measures the time of the tool, and raises a
+    /// smaller number to it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub seconds: u32,
+}
+
+fn is_zero(seconds: &u32) -> bool {
+    *seconds == 0
 }
 
 impl ToolOutput {

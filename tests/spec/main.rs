@@ -47,6 +47,7 @@ mod patterns;
 mod principals;
 mod reentry;
 mod rejoin;
+mod repeated_calls;
 mod replay;
 mod rewind;
 mod sessions;

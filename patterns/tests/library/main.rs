@@ -22,6 +22,7 @@ mod orchestrate;
 mod rag;
 mod react;
 mod recorded;
+mod repeated_calls;
 mod roles;
 mod user;
 mod values;

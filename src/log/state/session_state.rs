@@ -47,7 +47,7 @@ pub(crate) struct SessionState {
     /// The messages of the history that are no longer part of the conversation.
     pub(super) removed: HashSet<MessageId>,
     /// The messages that the user sent for this request.
-    pub(super) of_user: HashSet<MessageId>,
+    pub(crate) of_user: HashSet<MessageId>,
     pub(crate) batch: Option<Batch>,
     /// The last reply, if the results of its calls ask to end the run and no message or run
     /// followed.

@@ -158,7 +158,9 @@ impl Executor {
         match event {
             ToolEvent::TimedOut(id) => {
                 if let Some(running) = self.running.remove(&id) {
-                    let (status, output) = running.time_out();
+                    let seconds = running.seconds();
+                    let (status, mut output) = running.time_out();
+                    output.seconds = seconds;
                     finish(journal, limits, &id, status, output);
                 }
             }
@@ -228,10 +230,15 @@ fn end(
     running: RunningTool,
     outcome: Outcome,
 ) -> Result<(), StepError> {
+    let seconds = running.seconds();
     match outcome {
-        Outcome::Result(status, output) => finish(journal, limits, &id, status, output),
+        Outcome::Result(status, mut output) => {
+            output.seconds = output.seconds.max(seconds);
+            finish(journal, limits, &id, status, output)
+        }
         Outcome::Cancelled(output) => {
-            let (status, output) = running.stopped(output);
+            let (status, mut output) = running.stopped(output);
+            output.seconds = output.seconds.max(seconds);
             finish(journal, limits, &id, status, output);
         }
         Outcome::Suspended(_) => {} // it has no result
@@ -268,13 +275,14 @@ pub(crate) fn finish(
 ) {
     let Some(open) = journal.state.call(call) else { return };
     let name = open.call.name.clone();
-    let ToolOutput { content, details, terminate } = output;
+    let ToolOutput { content, details, terminate, seconds } = output;
     let mut content = shortened(content, limits.tool_result_bytes);
     if let Some(edited) = journal.state.edited(call) {
         edited.note(&mut content);
     }
     let details = details.map(Arc::new);
     let call = call.clone();
-    let result = journal.message(ToolResult { call, name, status, content, details, terminate });
+    let result = ToolResult { call, name, status, content, details, terminate, seconds };
+    let result = journal.message(result);
     journal.stage(LogEntry::CallFinished { result });
 }

@@ -36,6 +36,7 @@ const KEPT_OUTPUT_BYTES: usize = 64 * 1024;
 pub(crate) struct RunningTool {
     pub(crate) cancel: CancellationToken,
     _task: AbortOnDrop,
+    started: Instant,
     deadline: Instant,
     /// Maximum time without an update, and its expiry.
     idle: Option<(Duration, Instant)>,
@@ -83,6 +84,7 @@ impl RunningTool {
         RunningTool {
             cancel,
             _task: AbortOnDrop(task.abort_handle()),
+            started: Instant::now(),
             deadline: deadline(timeout),
             idle: spec.idle_timeout.map(|idle| (idle, deadline(idle))),
             timeout,
@@ -91,6 +93,11 @@ impl RunningTool {
             output: OutputBuffer::default(),
             has_hooks,
         }
+    }
+
+    /// Returns the whole seconds since the start.
+    pub(crate) fn seconds(&self) -> u32 {
+        self.started.elapsed().as_secs().try_into().unwrap_or(u32::MAX)
     }
 
     /// Asks the tool to stop. After a grace period the call gets the result "aborted".

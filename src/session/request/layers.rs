@@ -142,6 +142,7 @@ impl HookLayers {
                     content: output.content,
                     details: output.details.map(Arc::new),
                     terminate: output.terminate,
+                    seconds: output.seconds,
                 }
             })
         };
@@ -153,12 +154,12 @@ impl HookLayers {
         if let Ok(outcome) = ended.try_recv() {
             return outcome; // a layer that also waited for something else has returned at once
         }
-        let ToolResult { status, content, details, terminate, .. } = match result {
+        let ToolResult { status, content, details, terminate, seconds, .. } = match result {
             Ok(result) => result,
             Err(panic) => return Outcome::HookPanicked(panic_text(&*panic)),
         };
         let details = details.map(Arc::unwrap_or_clone);
-        let output = ToolOutput { content, details, terminate };
+        let output = ToolOutput { content, details, terminate, seconds };
         match cancelled.get() {
             Some(_) => Outcome::Cancelled(Some(output)), // whatever the layers say about it
             None => Outcome::Result(status, output),

@@ -151,7 +151,8 @@ fn content(message: &Message) -> Value {
     if let (Some(map), MessageKind::Assistant(_) | MessageKind::ToolResult(_)) =
         (value.as_object_mut(), &message.body)
     {
-        ["usage", "stop", "details", "terminate"].iter().for_each(|key| drop(map.remove(*key)));
+        let of_front_ends = ["usage", "stop", "details", "terminate", "seconds"];
+        of_front_ends.iter().for_each(|key| drop(map.remove(*key)));
     }
     value
 }

@@ -92,7 +92,7 @@ impl Tool for LoggedTool {
         }
         let result = result.map_err(ToolError::Suspend)?;
         let why = result.text();
-        let ToolResult { status, content, details, terminate, .. } = result;
+        let ToolResult { status, content, details, terminate, seconds, .. } = result;
         let details = details.map(Arc::unwrap_or_clone);
         match (status, details) {
             (ResultStatus::Error, Some(details)) => Err(ToolError::FailedWith { why, details }),
@@ -114,7 +114,7 @@ impl Tool for LoggedTool {
                     }
                 }
             }
-            (_, details) => Ok(ToolOutput { content, details, terminate }),
+            (_, details) => Ok(ToolOutput { content, details, terminate, seconds }),
         }
     }
 }
