@@ -14,7 +14,7 @@ use loopwright_core::BehaviorPattern;
 use loopwright_core::GenericAgent;
 use loopwright_core::agent::AgentBuilder;
 use loopwright_core::event::ExternalAction;
-use loopwright_core::limits::{Limits, WrapUp};
+use loopwright_core::limits::{Limits, LoopGuard, WrapUp};
 #[cfg(feature = "long-term")]
 use loopwright_core::tool::Approval;
 use loopwright_core::tool::{AskUser, Toolbox, ToolboxError};
@@ -187,10 +187,8 @@ impl AgentFactory for CodingAgent {
         };
         let mut builder = GenericAgent::builder(setup.model()?, pattern)
             .system(system)
-            .compaction(SummaryCompaction::new());
-        if settings.wrap_up.unwrap_or(true) {
-            builder = builder.limits(Limits::default().wrap_up(WrapUp::new()));
-        }
+            .compaction(SummaryCompaction::new())
+            .limits(limits(settings));
         #[cfg(feature = "long-term")]
         if let Some(memory) = self.memory(setup) {
             builder = builder.hook(memory.hook());
@@ -234,6 +232,14 @@ impl AgentFactory for CodingAgent {
         let failed = |_| AgentRejection::internal("The change cannot be previewed.");
         computed.map_err(failed)?.map_err(|why| AgentRejection::bad_request("", why))
     }
+}
+
+/// Returns the limits of a run that do not depend on the agent.
+fn limits(settings: &SessionSettings) -> Limits {
+    let mut limits = Limits::default();
+    limits.wrap_up = settings.wrap_up.unwrap_or(true).then(WrapUp::new);
+    limits.loop_guard = settings.loop_guard.unwrap_or(true).then(LoopGuard::new);
+    limits
 }
 
 impl CodingAgent {

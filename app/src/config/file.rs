@@ -299,6 +299,7 @@ mod tests {
             "tool_choice",
             "max_turns",
             "wrap_up",
+            "loop_guard",
             "guard",
         ];
         assert_eq!(allowed, known, "consider the risk before projects may set more");

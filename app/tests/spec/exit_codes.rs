@@ -82,6 +82,31 @@ fn a_limit_is_4_with_an_answer_too() {
     }
 }
 
+/// C498: The coding agent ends a run that repeats the same calls, unless that is switched off.
+#[test]
+fn repeated_calls_are_4() {
+    let (project, model) = (project(), Server::start());
+    let args = ["run", "--model", "local/scripted", "--base-url", &model.url, "Look"];
+    let look = || ("read_file", json!({ "path": "Cargo.toml" }));
+    for (flags, is_guarded) in [(&[][..], true), (&["--loop-guard=false"][..], false)] {
+        let run = BIN.start(&project, &[&args[..], flags].concat());
+        for number in 1..=5 {
+            let request = model.request();
+            let is_noted = request.last().contains("[The same calls had the same results 3");
+            assert_eq!(is_noted, is_guarded && number == 4, "{number}: {}", request.last());
+            request.call(&[look()]);
+        }
+        let request = model.request();
+        assert_eq!(request.body["tool_choice"] == "none", is_guarded, "{}", request.body);
+        request.say("I am stuck.");
+        let exit = run.end();
+        let code = if is_guarded { 4 } else { 0 };
+        assert_eq!((exit.code, exit.out.as_str()), (code, "I am stuck.\n"), "{exit:?}");
+        let says = "the limit of repeated calls is reached. The answer says what is left.";
+        assert_eq!(exit.err.contains(says), is_guarded, "{exit:?}");
+    }
+}
+
 #[test]
 fn a_limit_of_a_session_continues_over_its_runs() {
     let project = project();

@@ -220,6 +220,14 @@ settings! {
     wrap_up: Option<bool> =
         switch().default("`true` by default").changeable().scope(SettingScope::Coding);
 
+    /// Stop a run that makes the same calls with the same results again and again.
+    ///
+    /// After the third time the model gets a note, after the fifth the run ends as at a limit.
+    /// Waiting is allowed: a call that takes a second or more begins the count anew. `false`
+    /// switches this off.
+    loop_guard: Option<bool> =
+        switch().default("`true` by default").changeable().scope(SettingScope::Coding);
+
     /// The maximum number of turns for the whole session.
     #[serde(alias = "max_session_turns", deserialize_with = "count")]
     #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]

@@ -104,7 +104,9 @@ impl State {
             }
             Some(Failure::Answered(why)) => {
                 let more = match outcome.limit {
-                    Some(Limit::Run(_) | Limit::Part(_)) => " A message continues the work.",
+                    Some(Limit::Run(_) | Limit::Part(_) | Limit::RepeatedCalls) => {
+                        " A message continues the work."
+                    }
                     _ => "",
                 };
                 self.transcript.notice(Tone::Loud, sentence(&why) + more);
