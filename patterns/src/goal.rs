@@ -15,6 +15,8 @@ use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 use check::{Check, Verdict};
 use progress::{Progress, is_new};
 
+pub use progress::GoalEnd;
+
 const OVER: &str = "[The goal is not reached, and no more work is possible. Say what is done, what \
     is missing, and what you would try next.]";
 
@@ -32,6 +34,8 @@ const OVER: &str = "[The goal is not reached, and no more work is possible. Say 
 /// succeeds, a command if its exit code is 0. What it returns is in the message that sends the
 /// other pattern back. Messages that the user sends during a check are answered first, and the new
 /// answer is checked. A message after the last answer begins another round.
+///
+/// Each end of the work emits an event that says whether the goal is reached: [`GoalEnd`].
 ///
 /// From: the "ralph" loop of coding agents, 2025; "evaluator-optimizer" in Anthropic's *Building
 /// effective agents*, 2024.
@@ -77,7 +81,7 @@ impl<P: BehaviorPattern> BehaviorPattern for Goal<P> {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
         loop {
-            let Progress { round, over } = step.state(&self.key).unwrap_or_default();
+            let Progress { round, over, .. } = step.state(&self.key).unwrap_or_default();
             if over.is_none_or(|at| step.has_messages() || is_new(step, at)) {
                 let rest = step.rest_of(&self.key, self.budget)?.min(&step.left());
                 let part = rest.keep(1 + self.check.requests());
@@ -89,24 +93,26 @@ impl<P: BehaviorPattern> BehaviorPattern for Goal<P> {
                     Ok(end) => return Ok(end),
                     Err(error) => Err(error),
                 };
-                match checked {
+                let reached = match checked {
                     Ok(_) if step.has_messages() => continue, // the other pattern answers them
-                    Ok(Verdict { reached: true, .. }) => return Ok(StepEnd::Done),
+                    Ok(Verdict { reached: true, .. }) => true,
                     Ok(Verdict { why, .. }) if round + 1 < self.rounds => {
-                        step.set_state(&self.key, Progress { round: round + 1, over: None })?;
+                        progress::next_round(step, &self.key, round + 1)?;
                         let text = format!("The goal is not reached yet. Go on.\n\n{why}");
                         step.remember(UserMessage::from(text)).await?;
                         continue;
                     }
-                    Err(StepError::Limit(reached)) if matches!(reached.limit, Limit::Part(_)) => {}
-                    checked => drop(checked?),
-                }
-                let over = step.messages().next_back().map(|message| message.id);
-                step.set_state(&self.key, Progress { round: round + 1, over })?;
+                    Err(StepError::Limit(limit)) if matches!(limit.limit, Limit::Part(_)) => false,
+                    checked => checked?.reached,
+                };
+                progress::end(step, &self.key, round + 1, reached)?;
             }
-            let ask = Ask::new().tool_choice(ToolChoice::None).also(UserMessage::from(OVER));
-            step.ask_with(ask).await?.or_end()?;
+            if !progress::is_reached(step, &self.key) {
+                let ask = Ask::new().tool_choice(ToolChoice::None).also(UserMessage::from(OVER));
+                step.ask_with(ask).await?.or_end()?;
+            }
             if !step.has_messages() {
+                progress::emit(step, &self.key).await?;
                 return Ok(StepEnd::Done);
             }
         }

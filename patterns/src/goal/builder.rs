@@ -23,7 +23,8 @@ impl<P: BehaviorPattern> Goal<P> {
     }
 
     /// Creates a pattern whose goal is reached when this shell command, such as `cargo test`, exits
-    /// with 0. The agent needs the tool `execute_command`.
+    /// with 0. The agent needs the tool `execute_command`, whose own timeout applies, 30 seconds by
+    /// default. For a longer one, use [`Goal::call`] with the argument `timeout`.
     pub fn command(command: impl Into<String>, then: P) -> Self {
         Goal::call(Call::new("execute_command", json!({ "command": command.into() })), then)
     }

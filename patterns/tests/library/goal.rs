@@ -11,8 +11,10 @@ use loopwright_core::model::{ChatRequest, ToolChoice};
 use loopwright_core::session::{Call, Profile};
 use loopwright_core::testing::{Harness, Script, ScriptedModel, TestTool};
 use loopwright_core::tool::{Approval, ToolOutput};
-use loopwright_core::{GenericAgent, ToolError, tool_fn};
-use loopwright_patterns::{Goal, PiPattern};
+use loopwright_core::{AgentEvent, BehaviorPattern, GenericAgent, ToolError, tool_fn};
+use loopwright_patterns::{
+    Clarify, GenericPattern, Goal, GoalEnd, PiPattern, PlanExecute, ReAct, Reflect, SelfConsistency,
+};
 use serde_json::json;
 
 use crate::kit::{assert_conforms, scenarios};
@@ -63,7 +65,50 @@ async fn a_command_says_when_the_goal_is_reached() {
     let transcript = harness.transcript().await;
     let sent_back = "U:The goal is not reached yet. Go on.\n\ncargo test: exit code 1";
     assert_eq!(transcript.iter().filter(|line| **line == sent_back).count(), 2, "{transcript:?}");
+    assert_eq!(ends(&harness.memory.entries()), [(true, 3)]);
     harness.check().await;
+}
+
+/// Returns the events at the ends of the work.
+fn ends(log: &[LogEntry]) -> Vec<(bool, u32)> {
+    let end = |entry: &LogEntry| match entry {
+        LogEntry::Emitted { kind, data } => {
+            let event = AgentEvent::Custom { kind: kind.clone(), data: data.clone() };
+            GoalEnd::of(&event).map(|end| (end.reached, end.rounds))
+        }
+        _ => None,
+    };
+    log.iter().filter_map(end).collect()
+}
+
+/// C490: Loops with a state of their own go on when they are sent back.
+#[tokio::test(start_paused = true)]
+async fn other_loops_work_toward_a_goal() {
+    let loops: [Arc<dyn BehaviorPattern>; 6] = [
+        Arc::new(GenericPattern),
+        Arc::new(PlanExecute::new(PiPattern)),
+        Arc::new(Reflect::new("It must be good.", PiPattern)),
+        Arc::new(SelfConsistency::new(3)),
+        Arc::new(Clarify::new(PiPattern)),
+        Arc::new(ReAct),
+    ];
+    for (number, pattern) in loops.into_iter().enumerate() {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let goal = Goal::command("cargo test", pattern);
+        let harness = Harness::new(goal, [], |agent| agent.tool(command(3, &runs))).await;
+        drop(harness.model.clone().reply_with(|request| match &request.output {
+            Some(output) if output.schema["properties"].get("question").is_some() => {
+                Script::text(r#"{"question": null, "options": []}"#)
+            }
+            Some(_) => Script::text(&value(request).to_string()),
+            None => Script::text("Written."),
+        }));
+        let outcome = harness.handle.prompt("Write add.").await.unwrap();
+        assert_eq!(outcome.end, RunStatus::Done, "{number}: {outcome:?}");
+        assert_eq!(ends(&harness.memory.entries()), [(true, 3)], "{number}");
+        assert_eq!(runs.load(Ordering::Relaxed), 3, "{number}");
+        harness.check().await;
+    }
 }
 
 /// C490: When the rounds, the budget or the run's own limits are used up, it says how far it came.
@@ -193,13 +238,16 @@ async fn after_a_crash_no_answer_is_checked_twice() {
         log.iter().filter(of_check).count()
     };
     let began = log.iter().position(|entry| matches!(entry, LogEntry::RunStarted { .. }));
-    for cut in began.unwrap() + 1..log.len() {
+    // The event is in one append with the state before it.
+    let is_whole = |cut: &usize| !matches!(log[*cut], LogEntry::Emitted { .. });
+    for cut in (began.unwrap() + 1..log.len()).filter(is_whole) {
         let (harness, check) = open().await;
         let harness = harness.restart_from(log[..cut].to_vec()).await;
         let outcome = harness.handle.continue_run().await.unwrap();
         let at = format!("{cut} of {}: {outcome:?}", log.len());
         assert_eq!((outcome.end, &*outcome.text), (RunStatus::Done, "It still subtracts."), "{at}");
         assert!(check.ran() + finished(&log[..cut]) <= 2, "{at}");
+        assert_eq!(ends(&harness.memory.entries()), [(false, 2)], "{at}");
         check_log(&harness.memory.entries()).unwrap();
         harness.check().await;
     }
