@@ -4,6 +4,7 @@ use loopwright_core::compaction::Compaction;
 use loopwright_core::event::{ExternalAction, RunOutcome, RunStatus};
 use loopwright_core::limits::{Limit, Resource};
 use loopwright_core::model::RetryNotice;
+use loopwright_patterns::GoalEnd;
 
 /// Returns the text with a full stop, unless it ends with a punctuation mark.
 pub(crate) fn ended(text: &str) -> String {
@@ -79,6 +80,16 @@ pub(crate) fn compaction(done: &Compaction) -> String {
         "{messages} older message{s} {how}: about {tokens_before} tokens before, {tokens_after} \
          now."
     )
+}
+
+/// Describes the end of the work toward a goal.
+pub(crate) fn goal(end: &GoalEnd) -> String {
+    let rounds = match end.rounds {
+        1 => "1 round".into(),
+        rounds => format!("{rounds} rounds"),
+    };
+    let not = if end.reached { "" } else { " not" };
+    format!("The goal is{not} reached after {rounds}.")
 }
 
 /// Describes a request that will be sent again after this many seconds.

@@ -15,6 +15,7 @@ use loopwright_core::GenericAgent;
 use loopwright_core::agent::AgentBuilder;
 use loopwright_core::event::ExternalAction;
 use loopwright_core::limits::{Limits, LoopGuard, WrapUp};
+use loopwright_core::session::Call;
 #[cfg(feature = "long-term")]
 use loopwright_core::tool::Approval;
 use loopwright_core::tool::{AskUser, Toolbox, ToolboxError};
@@ -22,6 +23,7 @@ use loopwright_memory::SummaryCompaction;
 #[cfg(feature = "long-term")]
 use loopwright_memory::long_term::{DISTIL_COMMAND, Distil, LongTerm};
 use loopwright_tools::{Commands, Workspace, agents_md, coding_tools_with, preview};
+use serde_json::{Value, json};
 
 pub use self::env_models::EnvModels;
 use self::roots::Roots;
@@ -29,6 +31,9 @@ use crate::agents::{AgentFactory, AgentSetup};
 use crate::error::ConfigError;
 use crate::rejection::AgentRejection;
 use crate::settings::SessionSettings;
+
+/// The tool that runs commands.
+const EXECUTE_COMMAND: &str = "execute_command";
 
 /// The system prompt; `{workDir}` and `{platform}` are filled in.
 const SYSTEM_PROMPT: &str = include_str!("coding_agent/system.md");
@@ -179,7 +184,9 @@ impl AgentFactory for CodingAgent {
         let system = self.system_prompt(setup, &workspace).await;
         let tools = self.tools(setup, workspace.clone())?;
         let names: Vec<&str> = tools.names().collect();
-        let pattern = loops::of(settings, &names)?;
+        let check = check(settings, &settings.commands(&self.commands));
+        let call = check.clone().map(|arguments| Call::new(EXECUTE_COMMAND, arguments));
+        let pattern = loops::of(settings, &names, call)?;
         #[cfg(feature = "long-term")]
         let pattern: Arc<dyn BehaviorPattern> = match self.memory(setup) {
             Some(memory) => Arc::new(Distil::new(pattern, memory.clone()).on_command()),
@@ -189,6 +196,11 @@ impl AgentFactory for CodingAgent {
             .system(system)
             .compaction(SummaryCompaction::new())
             .limits(limits(settings));
+        if let Some(check) = check {
+            builder = builder.approve_when(move |tool, arguments, _| {
+                *tool.name == *EXECUTE_COMMAND && *arguments == check
+            });
+        }
         #[cfg(feature = "long-term")]
         if let Some(memory) = self.memory(setup) {
             builder = builder.hook(memory.hook());
@@ -234,7 +246,15 @@ impl AgentFactory for CodingAgent {
     }
 }
 
-/// Returns the limits of a run that do not depend on the agent.
+/// Returns the arguments of the command that says whether the goal is reached, if there is one.
+fn check(settings: &SessionSettings, commands: &Commands) -> Option<Value> {
+    let command = settings.until.as_ref().filter(|command| !command.trim().is_empty())?;
+    // Tests often take longer than a command may by default.
+    let timeout = commands.longest_timeout().as_secs();
+    Some(json!({ "command": command, "timeout": timeout }))
+}
+
+/// Returns limits with an answer at the end and the guard against loops, unless these are off.
 fn limits(settings: &SessionSettings) -> Limits {
     let mut limits = Limits::default();
     limits.wrap_up = settings.wrap_up.unwrap_or(true).then(WrapUp::new);

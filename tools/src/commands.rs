@@ -93,6 +93,11 @@ impl Commands {
         self
     }
 
+    /// Returns the longest timeout that a call may request.
+    pub fn longest_timeout(&self) -> Duration {
+        self.max_timeout
+    }
+
     /// Sets how many processes a command may have at the same time; defaults to 512.
     ///
     /// A command that exceeds the limit is killed with all its processes.

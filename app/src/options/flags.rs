@@ -32,7 +32,10 @@ pub(crate) struct Flags<const OF: u8>(pub(crate) SessionSettings);
 pub(crate) fn has(of: u8, setting: &Setting) -> bool {
     setting.place != SettingPlace::Http
         && match of {
-            SERVER => setting.name == "model" || setting.is_host_only && setting.name != "guard",
+            SERVER => {
+                let is_default = setting.is_host_only && setting.place == SettingPlace::Everywhere;
+                setting.name == "model" || is_default && setting.name != "guard"
+            }
             FILES => setting.name == "work_dir" || setting.scope == SettingScope::Tools,
             MODELS => setting.name == "models",
             _ => true,

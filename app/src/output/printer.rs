@@ -7,6 +7,7 @@ use loopwright_core::event::{Role, RunOutcome};
 use loopwright_core::message::ResultStatus;
 use loopwright_core::model::Update;
 use loopwright_core::{AgentEvent, Message};
+use loopwright_patterns::GoalEnd;
 
 use super::format::shortened;
 use super::sanitize::sanitized;
@@ -92,7 +93,11 @@ impl Printer {
             AgentEvent::Compaction(done) => {
                 self.note_line(&format!("({})", wording::compaction(done)))?
             }
-            _ => {}
+            event => {
+                if let Some(end) = GoalEnd::of(event) {
+                    self.note_line(&format!("({})", wording::goal(&end)))?
+                }
+            }
         }
         Ok(())
     }

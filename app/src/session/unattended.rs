@@ -5,7 +5,8 @@ use std::future::pending;
 use std::io::{self, ErrorKind};
 
 use loopwright_core::event::{IncompleteReply, RunOutcome, RunStatus};
-use loopwright_core::{AgentHandle, EventStream};
+use loopwright_core::{AgentEvent, AgentHandle, EventStream};
+use loopwright_patterns::GoalEnd;
 
 use super::follow::{FollowError, Live, Operator, follow};
 use super::open::Session;
@@ -70,7 +71,7 @@ pub(crate) async fn run_unattended(
     // A separate task handles Ctrl-C even while a write to standard output blocks.
     tokio::spawn(abort_on_interrupt(interrupt, handle.clone()));
     let mut live = Live::new(handle, events, session.store.clone(), display.view());
-    let mut operator = Unattended { exit_code: None };
+    let mut operator = Unattended { exit_code: None, goal: None };
     let done = match follow(&mut live, None, &mut operator).await {
         Ok(_) if has_left_work(&mut live, session).await => return ended_early(&live, session),
         Ok(code) => match live.outcome() {
@@ -148,6 +149,8 @@ async fn abort_on_interrupt(mut interrupt: Interrupt, handle: AgentHandle) {
 /// An operator that leaves when the session is idle.
 struct Unattended {
     exit_code: Option<u8>,
+    /// The last end of the work toward a goal.
+    goal: Option<GoalEnd>,
 }
 
 impl Operator for Unattended {
@@ -155,6 +158,12 @@ impl Operator for Unattended {
 
     fn exit_code(&self) -> Option<u8> {
         self.exit_code
+    }
+
+    fn observe(&mut self, event: &AgentEvent) {
+        if let Some(end) = GoalEnd::of(event) {
+            self.goal = Some(end);
+        }
     }
 
     async fn input(&mut self) -> Infallible {
@@ -170,7 +179,8 @@ impl Operator for Unattended {
     }
 
     async fn idle(&mut self, live: &mut Live) -> Result<(), FollowError> {
-        self.exit_code = live.outcome().map(|outcome| exit_code::of(outcome));
+        let goal = self.goal.as_ref();
+        self.exit_code = live.outcome().map(|outcome| exit_code::of(outcome, goal));
         Ok(())
     }
 }

@@ -34,6 +34,7 @@ mod shell;
 mod sub_agents;
 mod terminal;
 mod tools;
+mod until;
 
 use loopwright_test_support::process::Binary;
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use loopwright_core::BehaviorPattern;
 use loopwright_core::model::ToolChoice;
+use loopwright_core::session::Call;
 use loopwright_patterns::{
-    Clarify, FirstCall, GenericPattern, PiPattern, PlanExecute, PlanFirst, ReAct, Reflect,
+    Clarify, FirstCall, GenericPattern, Goal, PiPattern, PlanExecute, PlanFirst, ReAct, Reflect,
     SelfConsistency,
 };
 
@@ -18,10 +19,12 @@ const RUBRIC: &str = "It must be correct, complete and to the point.";
 /// The number of answers of the loop `self-consistency`.
 const SAMPLES: usize = 5;
 
-/// Returns the loop that the settings choose for an agent with these tools.
+/// Returns the loop that the settings choose for an agent with these tools. With a call to `check`,
+/// it works until the call succeeds.
 pub(super) fn of(
     settings: &SessionSettings,
     tools: &[&str],
+    check: Option<Call>,
 ) -> Result<Arc<dyn BehaviorPattern>, AgentRejection> {
     let name = settings.pattern.as_deref().unwrap_or("pi");
     let pattern: Arc<dyn BehaviorPattern> = match name {
@@ -52,7 +55,11 @@ pub(super) fn of(
             return Err(AgentRejection::bad_request("/toolChoice", why));
         }
     };
-    // A plan is made before a forced call.
+    let pattern: Arc<dyn BehaviorPattern> = match check {
+        Some(check) => Arc::new(Goal::call(check, pattern)),
+        None => pattern,
+    };
+    // A plan is made before a forced call, and before the first check.
     Ok(match name {
         "plan-first" => Arc::new(PlanFirst::new(pattern)),
         _ => Arc::new(PlanFirst::new(pattern).on_command("/plan")),

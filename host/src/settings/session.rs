@@ -208,6 +208,16 @@ settings! {
     #[serde(alias = "tool_choice")]
     tool_choice: Option<String> = text("TOOL|required").scope(SettingScope::Coding);
 
+    /// Work until this shell command succeeds, such as `cargo test`.
+    ///
+    /// It runs after each answer, confined like the agent's commands, and needs no approval. If it
+    /// fails, the model sees its output and goes on, up to ten times within the other limits. `run`
+    /// ends with exit code 7 if it does not succeed. For a stored session, an empty text ends this.
+    until: Option<String> = text("COMMAND")
+        .host_only()
+        .scope(SettingScope::Coding)
+        .place(SettingPlace::CommandLine);
+
     /// The maximum number of turns for a request.
     #[serde(alias = "max_turns", deserialize_with = "count")]
     #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]

@@ -5,6 +5,7 @@ use loopwright_core::event::{Envelope, RunCause, RunOutcome};
 use loopwright_core::limits::Limit;
 use loopwright_core::message::MessageKind;
 use loopwright_core::model::Update;
+use loopwright_patterns::GoalEnd;
 
 use super::core::State;
 use super::effect::{Effect, Tone};
@@ -68,7 +69,12 @@ impl State {
                 return self.continue_queued();
             }
             AgentEvent::AgentEnd(outcome) => return self.run_ended(outcome),
-            _ => {}
+            event => {
+                if let Some(end) = GoalEnd::of(event) {
+                    let tone = if end.reached { Tone::Quiet } else { Tone::Loud };
+                    self.transcript.notice(tone, wording::goal(&end));
+                }
+            }
         }
         Vec::new()
     }
