@@ -5,6 +5,7 @@ mod change;
 mod custom;
 mod session;
 mod setting;
+mod values;
 #[cfg(feature = "coding-agent")]
 mod workspace;
 

@@ -9,15 +9,15 @@ use std::path::PathBuf;
 
 use loopwright_core::limits::Budget;
 use loopwright_core::model::ThinkingLevel;
-use loopwright_protocols::{NOT_BLANK, whole_number};
+use loopwright_protocols::NOT_BLANK;
 use schemars::{JsonSchema, Schema};
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::address::without_credentials;
 use super::custom::custom_values;
 use super::setting::{Merge, Setting, SettingPlace, SettingScope, SettingType};
+use super::values::{approvals, count, sum};
 use crate::rejection::AgentRejection;
 
 /// Maximum length of the model of a session, in characters. Lists contain it.
@@ -481,39 +481,6 @@ fn without_settings_of_host(schema: &mut Schema) {
         for setting in SessionSettings::ALL.iter().filter(|setting| setting.is_host_only) {
             properties.remove(&setting.json_name());
         }
-    }
-}
-
-/// Deserialises the names of tools. Earlier versions of the command line stored `{"tool": NAME}`.
-fn approvals<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "the name of a tool, or `all`")]
-    enum Name {
-        Word(String),
-        Tool { tool: String },
-    }
-    let names = Option::<Vec<Name>>::deserialize(from)?;
-    let name = |name| match name {
-        Name::Word(name) | Name::Tool { tool: name } => name,
-    };
-    Ok(names.map(|names| names.into_iter().map(name).collect()))
-}
-
-/// Deserialises a whole number of at least 1.
-fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    match whole_number(from)? {
-        Some(0) => Err(D::Error::custom("none, expected a number of at least 1")),
-        number => Ok(number),
-    }
-}
-
-/// Deserialises a sum of money greater than 0.
-fn sum<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
-    match Option::<f64>::deserialize(from)? {
-        Some(sum) if !sum.is_finite() || sum <= 0.0 => {
-            Err(D::Error::custom("no sum, expected a number greater than 0"))
-        }
-        sum => Ok(sum),
     }
 }
 
