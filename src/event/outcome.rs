@@ -54,7 +54,7 @@ pub enum RunStatus {
     Aborted,
     /// The run failed.
     Error,
-    /// A budget is used up.
+    /// A budget is used up, or another limit is reached.
     Limit,
     /// The agent finished, but its last reply is not a whole answer; see
     /// [`RunOutcome::incomplete`].
@@ -122,8 +122,8 @@ pub struct RunOutcome {
     /// The defect of the last reply, if the run ended with [`RunStatus::Incomplete`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<IncompleteReply>,
-    /// The exhausted budget, if that ended the run. With [`RunStatus::Done`], the text is the
-    /// answer at the [limit](crate::limits::WrapUp).
+    /// The exhausted budget, or another limit, if that ended the run. With [`RunStatus::Done`], the
+    /// text is the answer at the [limit](crate::limits::WrapUp).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
     /// Requests to models since the last request of the user.

@@ -8,6 +8,9 @@ use crate::kit::*;
 
 const NOTE: &str = "[The same calls had the same results 3 times: ";
 
+/// The replies of a model, by number.
+type Reply<'a> = &'a dyn Fn(usize) -> Script;
+
 fn guarded(agent: AgentBuilder) -> AgentBuilder {
     agent.limits(Limits::default().loop_guard(LoopGuard::new()))
 }
@@ -34,7 +37,7 @@ async fn repeated_calls_get_a_note_and_then_end_the_run() {
     let both = |_: usize| calls(&["look", "find", "look"]);
     let alternating = |at: usize| calls(&[["look", "find"][at % 2]]);
     let unknown = |_: usize| calls(&["no_such_tool"]);
-    let cases: [(&dyn Fn(usize) -> Script, usize, &str); 4] = [
+    let cases: [(Reply<'_>, usize, &str); 4] = [
         (&same, 1, "`look`"),
         (&both, 1, "`look`, `find`"),
         (&alternating, 2, "`look`, then `find`"),
@@ -83,7 +86,7 @@ async fn polling_is_not_punished() {
     let named = |name: &'static str| move |_: usize| calls(&[name]);
     let waits = |at: usize| calls(&[["look", "wait"][at % 2]]);
     let pages = |at: usize| Script::new().call("c", "look", &format!("{{\"page\": {at}}}"));
-    let cases: [(&dyn Fn(usize) -> Script, LoopGuard, bool); 7] = [
+    let cases: [(Reply<'_>, LoopGuard, bool); 7] = [
         (&named("look"), LoopGuard::new(), true),
         (&named("quick"), LoopGuard::new(), true),
         (&named("counter"), LoopGuard::new(), false),

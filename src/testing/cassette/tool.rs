@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::file::{AgentKey, CallEnd, CallLine, Listing};
 use super::recorded_spec::RecordedSpec;
@@ -49,7 +50,13 @@ impl CassetteTool {
         }));
         let guard = CallGuard { shared: &self.shared, ticket };
         let cancelled = cx.cancellation();
-        let ended = AssertUnwindSafe(tool.call(arguments, cx)).catch_unwind().await;
+        let started = Instant::now();
+        let mut ended = AssertUnwindSafe(tool.call(arguments, cx)).catch_unwind().await;
+        if let Ok(Ok(output)) = &mut ended {
+            // A replay takes no time, but what depends on it must be the same.
+            let seconds = u32::try_from(started.elapsed().as_secs()).unwrap_or(u32::MAX);
+            output.seconds = output.seconds.max(seconds);
+        }
         let end = match &ended {
             Ok(result) => CallEnd::of(result),
             Err(panic) => {
