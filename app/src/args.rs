@@ -45,8 +45,8 @@ pub(crate) enum Command {
     ///
     /// The answer goes to standard output, everything else to standard error. Exit codes: 0 done, 2
     /// bad usage, 3 a tool call waits for approval or a question for its answer, 4 a limit was
-    /// reached, 5 the model failed, 6 the answer is cut off or empty, 7 the command of --until did not
-    /// succeed, 130 aborted.
+    /// reached, 5 the model failed, 6 the answer is cut off or empty, 7 the command of --until did
+    /// not succeed, 130 aborted.
     Run(RunArgs),
     /// Chat with the agent; line by line if standard input or output is not a terminal.
     Chat(ChatArgs),

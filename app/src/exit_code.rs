@@ -22,8 +22,8 @@ pub(crate) const NOT_REACHED: u8 = 7;
 /// An aborted run; shells use this code for a process that Ctrl-C ended.
 pub(crate) const ABORTED: u8 = 130;
 
-/// Returns the exit code for a run with this outcome, and with this end of the work toward its goal,
-/// if it has one.
+/// Returns the exit code for a run with this outcome, and with this end of the work toward its
+/// goal, if it has one.
 pub(crate) fn of(outcome: &RunOutcome, goal: Option<&GoalEnd>) -> u8 {
     match outcome.end {
         RunStatus::Done | RunStatus::Incomplete if outcome.limit.is_some() => LIMIT,

@@ -27,7 +27,7 @@ const KIND: &str = "goal";
 pub struct GoalEnd {
     /// The [key](crate::Goal::key) of the goal.
     pub goal: Arc<str>,
-    /// Whether the goal is reached.
+    /// `true` if the goal is reached.
     pub reached: bool,
     /// The number of rounds so far, for this request of the user.
     pub rounds: u32,
