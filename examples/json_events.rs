@@ -9,14 +9,14 @@ use std::error::Error;
 
 use loopwright::event::Envelope;
 use loopwright::patterns::PiPattern;
-use loopwright::testing::{FixedEnvironment, Script, ScriptedModel};
+use loopwright::testing::{Script, ScriptedModel, TestClock};
 use loopwright::{GenericAgent, RunContext};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let model = ScriptedModel::new([Script::text("Nine.")]);
     let agent = GenericAgent::builder(model, PiPattern)
-        .environment(FixedEnvironment::default()) // the same times in each run of the example
+        .environment(TestClock::default()) // the same times in each run of the example
         .build()?;
     let (handle, _events) = agent.run(RunContext::new().session("planets")).await?;
 

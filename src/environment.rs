@@ -2,15 +2,31 @@
 //! replayed.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+
+/// Maximum sleep until a time. The clock is then read again, because it may have been set.
+const MAX_SLEEP: Duration = Duration::from_secs(60 * 60);
 
 /// The source of time and randomness of a session.
+#[async_trait]
 pub trait Environment: Send + Sync {
     /// Returns the time in milliseconds since 1970.
     fn now(&self) -> u64;
 
     /// Returns a random number.
     fn random(&self) -> u64;
+
+    /// Waits until the clock reads `at` or later. Dropping the future loses nothing.
+    ///
+    /// The default sleeps for the time that is left, and reads the clock at least once an hour,
+    /// because it may have been set. A clock that does not run on its own implements it.
+    async fn sleep_until(&self, at: u64) {
+        while let left @ 1.. = at.saturating_sub(self.now()) {
+            tokio::time::sleep(Duration::from_millis(left).min(MAX_SLEEP)).await;
+        }
+    }
 }
 
 /// The machine's clock and randomness.

@@ -30,7 +30,6 @@ mod crash;
 mod excerpt;
 mod failure;
 mod faulty_memory;
-mod fixed_environment;
 mod gate;
 mod harness;
 mod recording;
@@ -38,6 +37,7 @@ mod replay;
 mod request_text;
 mod script;
 mod scripted_model;
+mod test_clock;
 mod test_tool;
 mod trace;
 
@@ -48,11 +48,11 @@ pub use crash::{
     default_decision,
 };
 pub use faulty_memory::FaultyMemory;
-pub use fixed_environment::FixedEnvironment;
 pub use gate::Gate;
 pub use harness::{Harness, until};
 pub use replay::{Difference, Replay};
 pub use script::Script;
 pub use scripted_model::ScriptedModel;
+pub use test_clock::TestClock;
 pub use test_tool::TestTool;
 pub use trace::trace;

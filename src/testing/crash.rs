@@ -16,9 +16,9 @@ pub use scenario::{Scenario, default_decision};
 pub use tree::{TreeInput, TreeReport, crash_tree};
 
 use super::check::check_transcript;
-use super::fixed_environment::FixedEnvironment;
 use super::script::Script;
 use super::scripted_model::ScriptedModel;
+use super::test_clock::TestClock;
 use crate::agent::RunContext;
 use crate::agent::builder::AgentBuilder;
 use crate::error::InputError;
@@ -265,7 +265,7 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
             let calls = calls.clone();
             move |tool: Arc<dyn Tool>| calls.record(tool)
         };
-        let builder = (self.agent)(model.clone()).environment(FixedEnvironment::default());
+        let builder = (self.agent)(model.clone()).environment(TestClock::default());
         let agent = builder.wrap_tools(record).build().map_err(|why| why.to_string())?;
         let log = InMemory::from_entries(logged.to_vec());
         let first_effect = self.effects();

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::check::check_transcript;
 use super::failure::fail;
-use super::fixed_environment::FixedEnvironment;
 use super::script::Script;
 use super::scripted_model::ScriptedModel;
+use super::test_clock::TestClock;
 use super::trace::{line, trace};
 use crate::agent::builder::AgentBuilder;
 use crate::agent::{GenericAgent, RunContext};
@@ -23,8 +23,8 @@ use crate::message::{InputId, Message};
 use crate::pattern::BehaviorPattern;
 use crate::session::handle::AgentHandle;
 
-/// A session under test: an agent with a scripted model, a [`FixedEnvironment`], and a log that can
-/// be reopened.
+/// A session under test: an agent with a scripted model, a clock that the test moves, and a log
+/// that can be reopened.
 ///
 /// # Panics
 ///
@@ -69,6 +69,8 @@ pub struct Harness {
     pub agent: GenericAgent,
     /// The log of the session.
     pub memory: InMemory,
+    /// The clock of the session, unless the options of the agent set another environment.
+    pub clock: TestClock,
 }
 
 /// Waits for the first event for which `stop` returns true, and returns the events up to and
@@ -113,12 +115,12 @@ impl Harness {
         wrap: impl FnOnce(InMemory) -> Arc<dyn Memory>,
     ) -> Harness {
         let model = ScriptedModel::new(replies);
-        let builder =
-            GenericAgent::builder(model.clone(), pattern).environment(FixedEnvironment::default());
+        let clock = TestClock::default();
+        let builder = GenericAgent::builder(model.clone(), pattern).environment(clock.clone());
         let agent = options(builder).build().unwrap_or_else(|e| fail(&e));
         let cx = RunContext::new().session("s").shared_memory(wrap(memory.clone()));
         let (handle, events) = agent.run(cx).await.unwrap_or_else(|e| fail(&e));
-        Harness { handle, events, model, agent, memory }
+        Harness { handle, events, model, agent, memory, clock }
     }
 
     /// Simulates the death of the process: drops the session, and opens it again from its log.
@@ -129,13 +131,13 @@ impl Harness {
 
     /// Simulates the death of the process with only these entries in the log.
     pub async fn restart_from(self, entries: Vec<LogEntry>) -> Harness {
-        let Harness { handle, events, model, agent, .. } = self;
+        let Harness { handle, events, model, agent, clock, .. } = self;
         drop((handle, events));
         // The dropped session may still write to the old memory.
         let memory = InMemory::from_entries(entries);
         let cx = RunContext::new().session("s").memory(memory.clone());
         let (handle, events) = agent.run(cx).await.unwrap_or_else(|e| fail(&e));
-        Harness { handle, events, model, agent, memory }
+        Harness { handle, events, model, agent, memory, clock }
     }
 
     /// Waits for an event of the session, as [`until`] does.

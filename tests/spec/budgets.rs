@@ -17,7 +17,7 @@ async fn with_model(model: ScriptedModel, options: fn(AgentBuilder) -> AgentBuil
     let agent = options(builder).build().unwrap();
     let cx = RunContext::new().session("s").memory(memory.clone());
     let (handle, events) = agent.run(cx).await.unwrap();
-    Harness { handle, events, model, agent, memory }
+    Harness { handle, events, model, agent, memory, clock: TestClock::default() }
 }
 
 /// Returns the session's spending, according to the log.
@@ -187,7 +187,7 @@ async fn a_request_whose_reply_is_lost_stays_charged() {
         let memory = InMemory::new();
         let cx = RunContext::new().session("s").memory(memory.clone());
         let (handle, events) = agent.run(cx).await.unwrap();
-        let harness = Harness { handle, events, model, agent, memory };
+        let harness = Harness { handle, events, model, agent, memory, clock: TestClock::default() };
         let sends = |entry: &LogEntry| matches!(entry, LogEntry::RequestStarted { .. });
         let (kills, mut harness) = kill_at_each_request(harness, sends).await;
         assert_eq!((kills, harness.model.requests().len()), (3, 3), "{limit:?}");
@@ -297,7 +297,8 @@ async fn the_budget_of_a_session_continues_over_runs_and_resets() {
         let memory = InMemory::new();
         let cx = RunContext::new().session("s").memory(memory.clone());
         let (handle, events) = agent.run(cx).await.unwrap();
-        let mut harness = Harness { handle, events, model, agent, memory };
+        let mut harness =
+            Harness { handle, events, model, agent, memory, clock: TestClock::default() };
         for n in 0..3 {
             let outcome = harness.handle.prompt("go").await.unwrap();
             assert_eq!(outcome.end, RunStatus::Done, "{limit:?} {n}: {outcome:?}");

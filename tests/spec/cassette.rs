@@ -6,7 +6,7 @@ mod sessions;
 
 use std::path::{Path, PathBuf};
 
-use loopwright_core::testing::{Cassette, FixedEnvironment};
+use loopwright_core::testing::{Cassette, TestClock};
 use serde_json::Value;
 
 use crate::kit::*;
@@ -53,7 +53,7 @@ pub(crate) async fn session(
     drive: impl AsyncFnOnce(&AgentHandle),
 ) -> Product {
     let store = InMemoryStore::new();
-    let agent = agent.environment(FixedEnvironment::default()).build().unwrap();
+    let agent = agent.environment(TestClock::default()).build().unwrap();
     let cx = RunContext::new().stored(&store, "root").await.unwrap();
     let (handle, mut stream) = cassette.agent(agent).run(cx).await.unwrap();
     drive(&handle).await;

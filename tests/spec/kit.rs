@@ -4,8 +4,8 @@ pub(crate) use std::sync::Arc;
 pub(crate) use std::time::Duration;
 
 pub(crate) use loopwright_core::testing::{
-    FaultyMemory, Gate, Harness, Script, ScriptedModel, TestTool, TreeInput, check_events,
-    crash_tree, trace, until,
+    FaultyMemory, Gate, Harness, Script, ScriptedModel, TestClock, TestTool, TreeInput,
+    check_events, crash_tree, trace, until,
 };
 pub(crate) use loopwright_core::{
     Environment, Principal, StepEnd, StepError, SystemEnvironment, ToolError, agent::*,

@@ -25,6 +25,7 @@ mod call_all;
 mod cassette;
 mod changed_logs;
 mod children;
+mod clock;
 mod compaction;
 mod confirmation;
 mod crash;

@@ -52,7 +52,7 @@ async fn run(
     let agent = options(agent.tool(TestTool::new("look").answers("nothing"))).build().unwrap();
     let cx = RunContext::new().session("s").memory(memory.clone());
     let (handle, events) = agent.run(cx).await.unwrap();
-    Harness { handle, events, model, agent, memory }
+    Harness { handle, events, model, agent, memory, clock: TestClock::default() }
 }
 
 /// Returns what the pattern has emitted.

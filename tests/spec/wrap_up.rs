@@ -21,7 +21,7 @@ async fn with_model(
     let agent = options(GenericAgent::builder(model.clone(), PiPattern)).build().unwrap();
     let cx = RunContext::new().session("s").memory(memory.clone());
     let (handle, events) = agent.run(cx).await.unwrap();
-    Harness { handle, events, model, agent, memory }
+    Harness { handle, events, model, agent, memory, clock: TestClock::default() }
 }
 
 fn turns(count: u32) -> Budget {

@@ -18,7 +18,7 @@ use loopwright_core::event::Envelope;
 use loopwright_core::log::{InMemory, InMemoryStore};
 use loopwright_core::message::Usage;
 use loopwright_core::model::ModelInfo;
-use loopwright_core::testing::{FixedEnvironment, Harness, Script, ScriptedModel};
+use loopwright_core::testing::{Harness, Script, ScriptedModel, TestClock};
 use loopwright_core::{AgentBuilder, AgentEvent, GenericAgent, RunContext};
 use loopwright_patterns::PiPattern;
 use ratatui::Terminal;
@@ -251,10 +251,11 @@ async fn stored(
 ) -> Harness {
     let model = ScriptedModel::new(replies);
     let builder = GenericAgent::builder(model.clone(), PiPattern);
-    let agent = options(builder.environment(FixedEnvironment::default())).build().unwrap();
+    let clock = TestClock::default();
+    let agent = options(builder.environment(clock.clone())).build().unwrap();
     let context = RunContext::new().stored(&InMemoryStore::new(), "s").await.unwrap();
     let (handle, events) = agent.run(context).await.unwrap();
-    Harness { handle, events, model, agent, memory: InMemory::new() }
+    Harness { handle, events, model, agent, memory: InMemory::new(), clock }
 }
 
 /// Returns the text of cells; the cell after a wide letter belongs to it.

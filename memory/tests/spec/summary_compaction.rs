@@ -4,7 +4,7 @@ mod long;
 
 use std::sync::Arc;
 
-use loopwright_core::testing::{Harness, Script, ScriptedModel, TestTool};
+use loopwright_core::testing::{Harness, Script, ScriptedModel, TestClock, TestTool};
 use loopwright_core::{
     agent::*, compaction::*, event::*, limits::*, log::*, message::*, model::*, tool::*,
 };
@@ -27,7 +27,7 @@ async fn harness(policy: SummaryCompaction, window: Option<u64>, replies: Vec<Sc
     let agent = agent.model_named("small", model.clone()).build().unwrap();
     let memory = InMemory::new();
     let (handle, events) = agent.run(RunContext::new().memory(memory.clone())).await.unwrap();
-    Harness { handle, events, model, agent, memory }
+    Harness { handle, events, model, agent, memory, clock: TestClock::default() }
 }
 
 /// Returns the first words of each message of a request.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use loopwright_core::event::{Envelope, EventStream, InputEvent, RunStatus};
 use loopwright_core::log::{InMemory, LogEntry, MemoryError, check_log};
-use loopwright_core::testing::{FixedEnvironment, Gate, Script, ScriptedModel, check_transcript};
+use loopwright_core::testing::{Gate, Script, ScriptedModel, TestClock, check_transcript};
 use loopwright_core::{AgentBuilder, AgentHandle, Memory, RunContext, async_trait};
 
 use super::scenario::{Input, Scenario};
@@ -71,7 +71,7 @@ impl<'a> Session<'a> {
         model: ScriptedModel,
         disturbance: Option<(usize, Disturbance)>,
     ) -> Result<Self, String> {
-        let agent = builder.environment(FixedEnvironment::default()).build();
+        let agent = builder.environment(TestClock::default()).build();
         let agent = agent.map_err(|why| why.to_string())?;
         let probe = Probe::default();
         probe.state().disturbance = disturbance;

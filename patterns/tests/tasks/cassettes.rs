@@ -2,7 +2,7 @@
 
 use loopwright_core::event::{Decision, ExternalAction, Provided};
 use loopwright_core::log::{InMemoryStore, SessionLog, SessionStore};
-use loopwright_core::testing::{Cassette, FixedEnvironment, Script, ScriptedModel};
+use loopwright_core::testing::{Cassette, Script, ScriptedModel, TestClock};
 use loopwright_core::{
     AgentBuilder, AgentHandle, BehaviorPattern, EventStream, GenericAgent, RunContext,
 };
@@ -48,7 +48,7 @@ async fn session(
     prompts: &[&str],
 ) -> (Vec<Value>, Vec<Value>) {
     let store = InMemoryStore::new();
-    let agent = cassette.agent(agent.environment(FixedEnvironment::default()).build().unwrap());
+    let agent = cassette.agent(agent.environment(TestClock::default()).build().unwrap());
     let cx = RunContext::new().stored(&store, "root").await.unwrap();
     let (handle, events) = agent.run(cx).await.unwrap();
     for prompt in prompts {

@@ -1,11 +1,10 @@
 //! [`Deadlines`], a timer for the deadlines of pending actions.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use crate::environment::Environment;
 use crate::session::Session;
@@ -14,14 +13,10 @@ use crate::session::Session;
 /// cannot be read or the log cannot be written.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Maximum sleep until a deadline. The clock is then read again, because it may have been set.
-const MAX_SLEEP: Duration = Duration::from_secs(60 * 60);
-
 /// A timer for the next deadline of a session's pending actions.
 pub(crate) struct Deadlines {
     next: watch::Receiver<Option<u64>>,
     environment: Arc<dyn Environment>,
-    timer: Option<Pin<Box<Sleep>>>,
     /// The deadline that was noted last, and the time at which it is noted again.
     noted: Option<(u64, Instant)>,
 }
@@ -30,7 +25,7 @@ impl Deadlines {
     pub(crate) fn new(session: &Session) -> Self {
         let environment = session.config.environment.clone();
         let next = session.journal.deadline();
-        Deadlines { next, environment, timer: None, noted: None }
+        Deadlines { next, environment, noted: None }
     }
 
     /// Returns the time in milliseconds since 1970.
@@ -58,30 +53,27 @@ impl Deadlines {
     pub(crate) async fn wait(&mut self) {
         loop {
             let Some(next) = *self.next.borrow_and_update() else {
-                self.timer = None;
                 match self.next.changed().await {
                     Ok(()) => continue,
                     Err(_) => std::future::pending().await,
                 }
             };
-            if self.timer.is_none() {
-                let left = Duration::from_millis(next.saturating_sub(self.now()));
-                let at = Instant::now() + left.min(MAX_SLEEP);
-                let noted = self.noted.filter(|(known, _)| *known == next);
-                let at = noted.map_or(at, |(_, retry_at)| at.max(retry_at));
-                self.timer = Some(Box::pin(sleep_until(at)));
-            }
-            let Some(timer) = &mut self.timer else { continue };
+            let Deadlines { next: changes, environment, noted } = self;
+            let retry_at = noted.filter(|(known, _)| *known == next).map(|(_, retry_at)| retry_at);
+            let passed = async {
+                environment.sleep_until(next).await;
+                if let Some(retry_at) = retry_at {
+                    sleep_until(retry_at).await;
+                }
+            };
             tokio::select! { biased;
-                changed = self.next.changed() => {
-                    self.timer = None;
+                changed = changes.changed() => {
                     if changed.is_err() {
                         std::future::pending().await
                     }
                 }
-                () = timer => {
-                    self.timer = None;
-                    if self.now() >= next {
+                () = passed => {
+                    if environment.now() >= next {
                         return;
                     }
                 }
