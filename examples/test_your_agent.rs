@@ -9,7 +9,7 @@ use std::error::Error;
 
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{
-    Harness, Scenario, Script, TestTool, check_events, crash_at_every_append,
+    Harness, Script, ScriptedSession, TestTool, check_events, crash_at_every_append,
 };
 use loopwright::tool::Effect;
 use loopwright::{AgentBuilder, GenericAgent};
@@ -44,8 +44,8 @@ async fn a_payment_needs_an_approval() -> Result<(), Box<dyn Error>> {
 /// Checks that the bill is never paid twice, for a crash after any write.
 async fn a_crash_pays_nothing_twice() -> Result<(), Box<dyn Error>> {
     let agent = |model| with_tools(GenericAgent::builder(model, PiPattern));
-    let scenario = Scenario::new(replies()).request("Pay the bill.");
-    println!("{}", crash_at_every_append(agent, scenario).await?);
+    let session = ScriptedSession::new(replies()).request("Pay the bill.");
+    println!("{}", crash_at_every_append(agent, session).await?);
     Ok(())
 }
 

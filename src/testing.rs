@@ -26,12 +26,14 @@
 
 mod cassette;
 mod check;
+mod check_error;
 mod crash;
 mod excerpt;
 mod failure;
 mod faulty_memory;
 mod gate;
 mod harness;
+mod log_text;
 mod recording;
 mod replay;
 mod request_text;
@@ -43,13 +45,15 @@ mod trace;
 
 pub use cassette::{Cassette, CassetteError, CassetteErrorKind};
 pub use check::{check_events, check_request, check_transcript};
+pub use check_error::CheckError;
 pub use crash::{
-    CrashReport, Scenario, TreeInput, TreeReport, crash_at_every_append, crash_tree,
-    default_decision,
+    CrashReport, ScriptedInput, ScriptedSession, TreeInput, TreeReport, crash_at_every_append,
+    crash_tree, default_decision,
 };
 pub use faulty_memory::FaultyMemory;
 pub use gate::Gate;
 pub use harness::{Harness, until};
+pub use log_text::{entry_name, log_text};
 pub use replay::{Difference, Replay};
 pub use script::Script;
 pub use scripted_model::ScriptedModel;

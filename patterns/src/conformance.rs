@@ -88,7 +88,7 @@ pub struct Report {
 ///
 /// # Errors
 ///
-/// Returns the broken rule, the scenario, the position in it, and what was observed.
+/// Returns the broken rule, the scenario, what was observed and when, and the log that shows it.
 ///
 /// ```
 /// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError, async_trait};
@@ -139,7 +139,7 @@ pub async fn check<P: BehaviorPattern + 'static>(
                 Rule::Limits => limits::check(subject).await,
                 Rule::SharedValue => shared_value::check(subject).await,
             };
-            checked.map_err(|why| subject.violation(rule, why))?;
+            checked.map_err(|error| subject.violation(rule, error))?;
         }
     }
     let sessions = subjects.iter().map(Subject::sessions).sum();

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::trace::line;
+use super::trace::{describe, line};
 use crate::event::{AgentEvent, Envelope, Role};
 use crate::message::{CallId, Message, MessageId, MessageKind};
 use crate::model::{ChatRequest, ToolChoice, Update};
@@ -65,14 +65,14 @@ pub fn check_transcript(messages: &[Arc<Message>]) -> Result<(), String> {
                     if !ids.insert(&call.id) {
                         return Err(format!("two calls have the id {}", call.id));
                     }
-                    match rest.next().map(|m| &m.body) {
-                        Some(MessageKind::ToolResult(result)) if result.call == call.id => {}
-                        other => {
-                            return Err(format!(
-                                "call {} is not followed by its result but by {other:?}",
-                                call.id
-                            ));
-                        }
+                    let next = rest.next();
+                    let result = next.and_then(|message| message.as_tool_result());
+                    if result.is_none_or(|result| result.call != call.id) {
+                        let next = next.map_or("the end".to_owned(), |message| line(message));
+                        let id = &call.id;
+                        return Err(format!(
+                            "call {id} is not followed by its result but by {next}"
+                        ));
                     }
                 }
             }
@@ -97,7 +97,9 @@ pub fn check_transcript(messages: &[Arc<Message>]) -> Result<(), String> {
 pub fn check_events(events: &[Arc<Envelope>]) -> Result<(), String> {
     let mut state = Nesting::default();
     for (at, event) in events.iter().enumerate() {
-        state.check(event).map_err(|why| format!("event {at} ({:?}): {why}", event.event))?;
+        state
+            .check(event)
+            .map_err(|why| format!("event {at} ({}): {why}", describe(&event.event)))?;
     }
     Ok(())
 }
@@ -121,7 +123,7 @@ impl Nesting {
     fn check(&mut self, envelope: &Envelope) -> Result<(), String> {
         let next = self.seq.map_or(envelope.seq, |seq| seq + 1);
         if envelope.seq != next && Some(envelope.seq) != self.seq {
-            return Err(format!("seq {} follows {:?}", envelope.seq, self.seq));
+            return Err(format!("seq {} follows {}", envelope.seq, self.seq.unwrap_or_default()));
         }
         let is_transient = Some(envelope.seq) == self.seq;
         self.seq = Some(envelope.seq);
@@ -222,6 +224,6 @@ impl Nesting {
 }
 
 /// Returns an error with this text unless `holds`.
-pub(super) fn ensure(holds: bool, why: &str) -> Result<(), String> {
+fn ensure(holds: bool, why: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(why.to_owned()) }
 }

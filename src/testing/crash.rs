@@ -6,16 +6,18 @@ mod comparison;
 mod ended_session;
 mod input_queue;
 mod requests;
-mod scenario;
+mod scripted_session;
 mod tree;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use scenario::{Scenario, default_decision};
+pub use scripted_session::{ScriptedInput, ScriptedSession, default_decision};
 pub use tree::{TreeInput, TreeReport, crash_tree};
 
 use super::check::check_transcript;
+use super::check_error::CheckError;
+use super::log_text::entry_name;
 use super::script::Script;
 use super::scripted_model::ScriptedModel;
 use super::test_clock::TestClock;
@@ -34,8 +36,7 @@ use checks::{RecordedCalls, check_calls, check_effects, check_numbers};
 use comparison::Comparison;
 use ended_session::EndedSession;
 use input_queue::InputQueue;
-use requests::{sent_requests, used_replies};
-use scenario::ScenarioInput;
+use requests::{request_end, sent_requests, used_replies};
 
 /// The counts of a [`crash_at_every_append`] test.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +79,7 @@ impl std::fmt::Display for CrashReport {
 /// - No finished call ran again. No started call whose tool has
 ///   [`Effect::AtMostOnce`](crate::tool::Effect::AtMostOnce) ran again, and its result says that
 ///   its outcome is unknown.
-/// - No [side effect](Scenario::effects) took place before the crash and again after it.
+/// - No [side effect](ScriptedSession::effects) took place before the crash and again after it.
 /// - Events are numbered without gaps and equal the events of the log.
 /// - The conversation, the messages of the next request, the ends of the runs, the custom events
 ///   and the pattern's final state equal those without a crash. No request was sent that the
@@ -93,16 +94,16 @@ impl std::fmt::Display for CrashReport {
 /// - After a crash during an at-most-once call, its result says that its outcome is unknown. The
 ///   results of that call are not compared, neither in the conversation nor in requests. If its
 ///   result would have asked to end the run, nothing is compared.
-/// - After a crash between an input with a [condition](Scenario::when) and the end of the work
-///   during which it arrived, the message finds other work in progress. For example, a reply that
-///   it interrupted is requested as a whole. Nothing is compared.
+/// - After a crash between an input with a [condition](ScriptedSession::when) and the end of the
+///   work during which it arrived, the message finds other work in progress. For example, a reply
+///   that it interrupted is requested as a whole. Nothing is compared.
 ///
 /// [`CrashReport::compared`] counts the crashes after which everything was compared. Tools must
 /// return the same results for the same arguments.
 ///
 /// # Errors
 ///
-/// Returns the append before the crash, and the failed check.
+/// Returns the entry before the crash, the failed check, and the log that shows it.
 ///
 /// # Example
 ///
@@ -127,31 +128,31 @@ impl std::fmt::Display for CrashReport {
 /// #     }
 /// # }
 /// use loopwright_core::GenericAgent;
-/// use loopwright_core::testing::{Scenario, Script, TestTool, crash_at_every_append};
+/// use loopwright_core::testing::{ScriptedSession, Script, TestTool, crash_at_every_append};
 /// use loopwright_core::tool::Effect;
 /// use serde_json::json;
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// let replies = [Script::calls([("a", "pay", json!({}))]), Script::text("Paid.")];
-/// let scenario = Scenario::new(replies).request("Pay the bill.");
+/// let session = ScriptedSession::new(replies).request("Pay the bill.");
 /// let pay = || TestTool::new("pay").effect(Effect::AtMostOnce);
 /// let agent = |model| GenericAgent::builder(model, Once).tool(pay());
-/// let report = crash_at_every_append(agent, scenario).await.unwrap();
+/// let report = crash_at_every_append(agent, session).await.unwrap();
 /// assert_eq!((report.requests, report.calls), (2, 1));
 /// # }
 /// ```
 pub async fn crash_at_every_append(
     agent: impl Fn(ScriptedModel) -> AgentBuilder,
-    scenario: Scenario,
-) -> Result<CrashReport, String> {
-    let trial = Trial { agent: &agent, scenario: &scenario };
-    let complete = trial.run().await.map_err(|why| format!("without a crash: {why}"))?;
+    session: ScriptedSession,
+) -> Result<CrashReport, CheckError> {
+    let trial = Trial { agent: &agent, script: &session };
+    let complete = trial.run().await.map_err(|error| error.when("without a crash"))?;
     let mut compared = 0;
     for (at, append) in complete.appends.iter().enumerate() {
         let crash = Crash { complete: &complete, append: at, cut: append.end };
-        let is_compared = trial.run_after(&crash).await.map_err(|why| {
-            let last = &complete.log[append.end - 1];
-            format!("after a crash after append {at}, which ends with {last:?}: {why}")
+        let is_compared = trial.run_after(&crash).await.map_err(|error| {
+            let last = entry_name(&complete.log, append.end - 1);
+            error.when(format!("after a crash right after {last}"))
         })?;
         compared += usize::from(is_compared);
     }
@@ -174,7 +175,7 @@ struct Crash<'a> {
 
 struct Trial<'a, F> {
     agent: &'a F,
-    scenario: &'a Scenario,
+    script: &'a ScriptedSession,
 }
 
 /// Time without any progress after which a trial fails. Under paused time it costs nothing.
@@ -185,23 +186,24 @@ const MAX_ROUNDS: usize = 1000;
 
 impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
     /// Runs the session without a crash and checks it.
-    async fn run(&self) -> Result<EndedSession, String> {
-        let model = self.model(0);
-        let calls = RecordedCalls::default();
-        let ended = self.run_from(&[], &self.scenario.inputs, &model, &calls).await;
+    async fn run(&self) -> Result<EndedSession, CheckError> {
+        let model = self.script.model();
+        let (log, calls) = (InMemory::new(), RecordedCalls::default());
+        let ended = self.run_from(&log, &self.script.inputs, &model, &calls).await;
         if model.ran_out() {
-            return Err("the agent sends more requests than the scenario has replies".into());
+            let error = CheckError::new("the agent sends more requests than there are replies");
+            return Err(error.log(&log.entries()));
         }
-        ended
+        ended.map_err(|error| error.log(&log.entries()))
     }
 
     /// Runs the session after a crash and checks it. Returns whether it was compared with the
     /// session without a crash.
-    async fn run_after(&self, crash: &Crash<'_>) -> Result<bool, String> {
+    async fn run_after(&self, crash: &Crash<'_>) -> Result<bool, CheckError> {
         let Crash { complete, append, cut } = *crash;
         let logged = &complete.log[..cut];
-        let inputs: Vec<ScenarioInput> = self
-            .scenario
+        let inputs: Vec<ScriptedInput> = self
+            .script
             .inputs
             .iter()
             .filter(|input| !complete.has_input(input, cut))
@@ -209,88 +211,90 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
             .collect();
         let unknown = complete.unknown_calls(cut);
         let is_compared =
-            complete.is_settled(&self.scenario.inputs, cut) && !complete.terminates(&unknown);
+            complete.is_settled(&self.script.inputs, cut) && !complete.terminates(&unknown);
         let recording = complete.recording.clone().skip(&used_replies(logged));
         let model = if is_compared {
             ScriptedModel::replaying(recording.ignore_results(&unknown))
         } else {
             // Requests that the recording lacks are legitimate.
-            let model = self.model(used_replies(logged).into_iter().filter(|used| *used).count());
-            match self.scenario.default_reply {
+            let used = used_replies(logged).into_iter().filter(|used| *used).count();
+            let model = self.script.model();
+            model.set_replies(self.script.replies.iter().skip(used).cloned());
+            match self.script.default_reply {
                 Some(_) => model,
                 None => model.default_reply(Script::text("…")),
             }
         };
-        let calls = RecordedCalls::default();
+        let (log, calls) = (InMemory::from_entries(logged.to_vec()), RecordedCalls::default());
         let effects = self.effects();
-        let ended = self.run_from(logged, &inputs, &model, &calls).await;
-        if let Some(request) = model.unrecorded().first() {
-            return Err(format!(
-                "the agent pays again: after the crash it sent a request that the session without \
-                 a crash did not send. If the log has its answer, test `is_answered()` first or \
-                 ask with `Ask::once`; otherwise the conversation differs. The request: {request}"
-            ));
+        let ended = self.run_from(&log, &inputs, &model, &calls).await;
+        if let Some((number, request)) = model.unrecorded().first() {
+            let error = CheckError::new(
+                "the agent paid again: it sent a request that the session without a crash did \
+                 not send",
+            );
+            let error = error.note(format!("The request: {request}")).note(
+                "If the log has its answer, test `is_answered()` first or ask with `Ask::once`. \
+                 Otherwise the conversation differs.",
+            );
+            let log = log.entries();
+            return Err(error.log(&log[..request_end(&log, cut, *number)]));
         }
-        let ended = ended?;
-        check_calls(logged, &ended.log, &calls, &complete.effects)?;
-        check_effects(complete.effects_before(append + 1), self.effects() - effects, complete)?;
+        let ended = ended.map_err(|error| error.log(&log.entries()))?;
+        let checked = check_calls(logged, &ended.log, &calls, &complete.effects);
+        checked.map_err(|error| error.log(&ended.log))?;
+        let after = self.effects() - effects;
+        let checked = check_effects(complete.effects_before(append + 1), after, complete);
+        checked.map_err(|error| error.log(&ended.log))?;
         if is_compared {
             Comparison::new(&complete.log, &unknown).check(&ended.log)?;
         }
         Ok(is_compared)
     }
 
-    /// Returns a model with the replies of the scenario after the first `used` replies.
-    fn model(&self, used: usize) -> ScriptedModel {
-        let model = ScriptedModel::new(self.scenario.replies.iter().skip(used).cloned());
-        match self.scenario.default_reply.clone() {
-            Some(reply) => model.reply_with(move |request| reply(request)),
-            None => model,
-        }
-    }
-
     fn effects(&self) -> u64 {
-        self.scenario.effects.as_ref().map_or(0, |count| count())
+        self.script.effects.as_ref().map_or(0, |count| count())
     }
 
-    /// Opens a session whose log has the entries `logged`, runs it to its end, and checks it.
+    /// Opens a session over this log, runs it to its end, and checks it.
     async fn run_from(
         &self,
-        logged: &[LogEntry],
-        inputs: &[ScenarioInput],
+        log: &InMemory,
+        inputs: &[ScriptedInput],
         model: &ScriptedModel,
         calls: &RecordedCalls,
-    ) -> Result<EndedSession, String> {
+    ) -> Result<EndedSession, CheckError> {
+        let logged = log.entries();
         let record = {
             let calls = calls.clone();
             move |tool: Arc<dyn Tool>| calls.record(tool)
         };
         let builder = (self.agent)(model.clone()).environment(TestClock::default());
         let agent = builder.wrap_tools(record).build().map_err(|why| why.to_string())?;
-        let log = InMemory::from_entries(logged.to_vec());
         let first_effect = self.effects();
         // Every second session is opened from a snapshot.
         let snapshot =
-            logged.len().is_multiple_of(2).then(|| SessionState::snapshot_of(logged)).flatten();
-        let effects = self.scenario.effects.clone();
+            logged.len().is_multiple_of(2).then(|| SessionState::snapshot_of(&logged)).flatten();
+        let effects = self.script.effects.clone();
         let queue = InputQueue::new(log.clone(), inputs, snapshot, effects);
         let cx = RunContext::new().session("s").memory(queue.clone());
-        let cx = if self.scenario.joins_appends { cx } else { cx.append_each() };
+        let cx = if self.script.joins_appends { cx } else { cx.append_each() };
         let (handle, mut events) = agent.run(cx).await.map_err(|why| why.to_string())?;
         queue.set_handle(handle.clone());
         self.run_to_end(&handle, &queue).await?;
         let state = handle.state().await.map_err(|why| why.to_string())?;
         let entries = log.entries();
         if !state.pending_tool_calls.is_empty() {
-            return Err(format!("the calls {:?} have no result", state.pending_tool_calls));
+            let calls: Vec<&str> = state.pending_tool_calls.iter().map(|call| &**call).collect();
+            return Err(CheckError::new(format!("calls have no result: {}", calls.join(", "))));
         }
         check_log(&entries)?;
         check_transcript(&state.messages)?;
         if let Some(why) = model.refused().first() {
-            return Err(format!("a malformed request was sent: {why}"));
+            return Err(CheckError::new(format!("a malformed request was sent: {why}")));
         }
         let emitted: Vec<Arc<Envelope>> = std::iter::from_fn(|| events.try_next()).collect();
-        check_numbers(logged, &entries, &emitted)?;
+        check_numbers(&logged, &entries, &emitted)?;
         let effects = state.tools.iter().map(|spec| (spec.name.clone(), spec.effect)).collect();
         Ok(EndedSession {
             log: entries,
@@ -308,12 +312,12 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         let text = |why: InputError| why.to_string();
         for _ in 0..MAX_ROUNDS {
             let idle = tokio::time::timeout(IDLE_TIMEOUT, handle.wait_for_idle()).await;
-            idle.map_err(|_| format!("the agent is not idle after {IDLE_TIMEOUT:?}"))?;
+            idle.map_err(|_| format!("the agent had not finished after {IDLE_TIMEOUT:?}"))?;
             let state = handle.state().await.map_err(text)?;
             if state.interrupted_run.is_some() {
                 handle.send(InputEvent::Continue(None)).await.map_err(text)?;
             } else if let Some(action) = state.pending_actions.first() {
-                let decision = (self.scenario.decide)(action);
+                let decision = self.script.decision(action);
                 handle.resolve(action, decision).await.map_err(text)?;
             } else if let Some(input) = queue.next() {
                 handle.send(input.input).await.map_err(text)?;

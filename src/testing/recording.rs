@@ -18,7 +18,10 @@ pub(super) struct Recording {
     exchanges: Vec<Exchange>,
     /// The calls whose results are not compared.
     ignored_results: HashSet<CallId>,
-    missing: Vec<String>,
+    /// The number of requests so far.
+    taken: usize,
+    /// The requests that the recording lacked, with their numbers from zero.
+    missing: Vec<(usize, String)>,
 }
 
 #[derive(Clone)]
@@ -51,6 +54,7 @@ impl Recording {
     /// Returns the reply to a request, or `None` if the recording lacks the request.
     pub(super) fn reply(&mut self, request: &ChatRequest) -> Option<Script> {
         let ignored = &self.ignored_results;
+        self.taken += 1;
         let mut same: Vec<&mut Exchange> = self
             .exchanges
             .iter_mut()
@@ -59,15 +63,15 @@ impl Recording {
         let next = same.iter().position(|exchange| !exchange.is_used);
         let last = same.len().checked_sub(1);
         let Some(exchange) = next.or(last).and_then(|at| same.get_mut(at)) else {
-            self.missing.push(describe(request));
+            self.missing.push((self.taken - 1, describe(request)));
             return None;
         };
         exchange.is_used = true;
         Some(exchange.reply.clone())
     }
 
-    /// Returns the requests that the recording lacked.
-    pub(super) fn missing(&self) -> &[String] {
+    /// Returns the requests that the recording lacked, with their numbers from zero.
+    pub(super) fn missing(&self) -> &[(usize, String)] {
         &self.missing
     }
 }

@@ -149,8 +149,8 @@ impl ScriptedModel {
         Recording::new(requests.zip(shared.played.iter().cloned()))
     }
 
-    /// Returns the requests that the recording lacks, one line each.
-    pub(super) fn unrecorded(&self) -> Vec<String> {
+    /// Returns the requests that the recording lacks, one line each, with their numbers from zero.
+    pub(super) fn unrecorded(&self) -> Vec<(usize, String)> {
         let shared = self.shared();
         shared.recording.as_ref().map(|recording| recording.missing().to_vec()).unwrap_or_default()
     }

@@ -36,7 +36,8 @@ pub fn trace(events: &[Arc<Envelope>]) -> String {
     out
 }
 
-fn describe(event: &AgentEvent) -> String {
+/// Formats an event as one line.
+pub(super) fn describe(event: &AgentEvent) -> String {
     match event {
         AgentEvent::AgentStart { cause, .. } => format!("agent_start {cause:?}"),
         AgentEvent::TurnStart { turn } => format!("turn_start {turn}"),
@@ -91,6 +92,30 @@ fn describe(event: &AgentEvent) -> String {
             outcome.end,
             outcome.error.as_ref().map(|e| format!(" {e}")).unwrap_or_default()
         ),
+    }
+}
+
+/// Formats a message as one line, in words.
+pub(super) fn message_text(body: &MessageKind) -> String {
+    match body {
+        MessageKind::User(m) => format!("user: {}", m.text()),
+        MessageKind::Custom(m) => format!("{}: {}", m.kind, m.data),
+        MessageKind::ToolResult(m) => {
+            format!("result of {} ({:?}): {}", m.call, m.status, m.text())
+        }
+        MessageKind::Assistant(m) => {
+            let mut out = String::from("assistant: ");
+            for part in &m.parts {
+                match part {
+                    ContentPart::Text { text, .. } => out.push_str(text),
+                    ContentPart::Thinking { text, .. } => drop(write!(out, "<{text}>")),
+                    ContentPart::ToolCall(call) => {
+                        let _ = write!(out, "[{} {}({})]", call.id, call.name, call.arguments);
+                    }
+                }
+            }
+            out
+        }
     }
 }
 

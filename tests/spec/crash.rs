@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use loopwright_core::testing::{self, Scenario, crash_at_every_append};
+use loopwright_core::testing::{CheckError, CrashReport, ScriptedSession, crash_at_every_append};
 use loopwright_patterns::{FirstCall, GenericPattern};
 
 use crate::kit::*;
@@ -17,11 +17,14 @@ fn tools() -> Vec<Arc<dyn Tool>> {
         .into()
 }
 
-fn scenario() -> Scenario {
+fn scenario() -> ScriptedSession {
     let replies =
         [calls(&["read", "once", "ask", "login"]), Script::text("one"), Script::text("two")];
     let more = (0..6).map(|n| Script::text(&format!("more {n}")));
-    Scenario::new(replies.into_iter().chain(more)).request("go").follow_up("more").request("again")
+    ScriptedSession::new(replies.into_iter().chain(more))
+        .request("go")
+        .follow_up("more")
+        .request("again")
 }
 
 fn of(pattern: impl BehaviorPattern + Clone + 'static) -> impl Fn(ScriptedModel) -> AgentBuilder {
@@ -38,10 +41,10 @@ async fn a_session_cut_after_every_append_continues() {
     let mut scenarios =
         vec![scenario(), scenario().decisions(|_| Decision::Deny("no".into())), scenario().reset()];
     for urgency in [Urgency::AfterTurn, Urgency::SkipPending, Urgency::Interrupt] {
-        let steered = |s: Scenario| s.steer(Prompt::from("stop").urgency(urgency));
+        let steered = |s: ScriptedSession| s.steer(Prompt::from("stop").urgency(urgency));
         let replies =
             [calls(&["read", "once", "ask"])].into_iter().chain((0..6).map(|_| Script::text("ok")));
-        let start = Scenario::new(replies).request("go");
+        let start = ScriptedSession::new(replies).request("go");
         scenarios.push(steered(start.clone()).when(started).request("again"));
         scenarios.push(steered(start.clone()).when(asked).abort().when(started).request("again"));
         scenarios.push(start.follow_up("more").abort().when(started).reset().request("again"));
@@ -71,16 +74,16 @@ async fn a_session_cut_after_every_append_continues() {
 /// no server would accept, a scenario without enough replies.
 #[tokio::test(start_paused = true)]
 async fn errors_after_a_crash_are_found() {
-    let few = Scenario::new([calls(&["read"])]).request("go");
+    let few = ScriptedSession::new([calls(&["read"])]).request("go");
     let found = crash_at_every_append(of(PiPattern), few).await.unwrap_err();
     assert_eq!(
-        found,
-        "without a crash: the agent sends more requests than the scenario has replies"
+        found.sentence(),
+        "without a crash, the agent sends more requests than there are replies"
     );
 
     let policy = || loopwright_memory::SummaryCompaction::new().keep_turns(1);
     let talk = |n| {
-        Scenario::new((0..n).map(|_| Script::text("yes")))
+        ScriptedSession::new((0..n).map(|_| Script::text("yes")))
             .request("a")
             .request("b")
             .request("c")
@@ -88,6 +91,7 @@ async fn errors_after_a_crash_are_found() {
     };
     let compacts = |model| of(PiPattern)(model).compaction(policy());
     let found = crash_at_every_append(compacts, talk(3)).await.unwrap_err();
+    let found = found.sentence();
     assert!(found.contains("more requests than"), "the summary had no reply: {found}");
     assert_eq!(
         crash_at_every_append(compacts, talk(4)).await.unwrap().requests,
@@ -101,8 +105,8 @@ async fn errors_after_a_crash_are_found() {
     let agent = |model| of(PiPattern)(model).convert_to_llm(forgets);
     let found = crash_at_every_append(agent, scenario()).await.unwrap_err();
     assert!(
-        found.starts_with(
-            "without a crash: a malformed request was sent: call a is not followed by"
+        found.sentence().starts_with(
+            "without a crash, a malformed request was sent: call a is not followed by its result"
         ),
         "{found}"
     );
@@ -119,19 +123,20 @@ async fn errors_after_a_crash_are_found() {
             tool
         })
     };
-    let scenario = Scenario::new([calls(&["pay"]), Script::text("one")]).request("go");
+    let scenario = ScriptedSession::new([calls(&["pay"]), Script::text("one")]).request("go");
     let found = crash_at_every_append(agent, scenario).await.unwrap_err();
-    assert!(found.contains("which ends with CallStarted"), "{found}");
-    assert!(found.contains("the at-most-once call a of `pay` ran a second time"), "{found}");
+    let expected = "after a crash right after entry 6 (`call_started`), the at-most-once call a of \
+                    `pay` ran a second time";
+    assert_eq!(found.sentence(), expected);
 }
 
 /// Returns the error that the kit finds for a pattern in a session with one reply.
 async fn found_in<P: BehaviorPattern + 'static>(
     pattern: impl Fn() -> P,
-    options: impl Fn(Scenario) -> Scenario,
-) -> Result<testing::CrashReport, String> {
+    options: impl Fn(ScriptedSession) -> ScriptedSession,
+) -> Result<CrashReport, CheckError> {
     let agent = |model| GenericAgent::builder(model, pattern());
-    let scenario = Scenario::new([Script::text("one")]).request("go");
+    let scenario = ScriptedSession::new([Script::text("one")]).request("go");
     crash_at_every_append(agent, options(scenario)).await
 }
 
@@ -195,13 +200,13 @@ async fn differences_after_a_crash_are_found() {
     }
     for (name, expected) in [
         ("nothing", None),
-        ("a message", Some("the agent pays again: after the crash it sent a request")),
+        ("a message", Some("the agent paid again: it sent a request that the session")),
         ("a request", Some("The request: U:go | U:note")),
-        ("a custom event", Some("custom event 0 differs: it is `entered false`")),
-        ("state", Some("the state differs")),
-        ("a rewind", Some("message of the next request 1 differs: it is `missing`")),
-        ("an error", Some("end of a run 0 differs: it is `Error")),
-        ("an effect", Some("a side effect took place twice: 1 before the crash and 1 after it")),
+        ("a custom event", Some("custom event 1 differs.\nObserved: `entered false`")),
+        ("state", Some("the state of the pattern differs.\nObserved: entered: true, repeated")),
+        ("a rewind", Some("the next request's message 2 is missing.\nExpected: `A:one/Stop`")),
+        ("an error", Some("the end of run 1 differs.\nObserved: `Error, error: ")),
+        ("an effect", Some("a side effect took place twice.\nBefore the crash: 1, after it: 1")),
     ] {
         let count = Arc::new(AtomicUsize::new(0));
         let effects = count.clone();
@@ -209,7 +214,7 @@ async fn differences_after_a_crash_are_found() {
             let count = count.clone();
             does(move |step| Box::pin(reentered(step, name, count.clone())))
         };
-        let counted = |scenario: Scenario| {
+        let counted = |scenario: ScriptedSession| {
             let effects = effects.clone();
             scenario.effects(move || effects.load(SeqCst) as u64)
         };
@@ -217,8 +222,8 @@ async fn differences_after_a_crash_are_found() {
         match expected {
             None => assert_eq!(found.unwrap().compared, 8),
             Some(expected) => {
-                let found = found.expect_err(name);
-                assert!(found.starts_with("after a crash after append"), "{name}: {found}");
+                let found = found.expect_err(name).to_string();
+                assert!(found.starts_with("after a crash right after entry"), "{name}: {found}");
                 assert!(found.contains(expected), "{name}: {found}");
             }
         }

@@ -1,6 +1,6 @@
 //! Patterns that return to an earlier point of the conversation.
 
-use loopwright_core::testing::{CrashReport, Replay, Scenario, crash_at_every_append};
+use loopwright_core::testing::{CrashReport, Replay, ScriptedSession, crash_at_every_append};
 use loopwright_patterns::conformance;
 
 use crate::kit::*;
@@ -143,7 +143,7 @@ async fn a_lost_request_does_not_take_the_reply_before_it() {
         })
     };
     let agent = |model| GenericAgent::builder(model, asks());
-    let scenario = Scenario::new(["draft", "final"].map(Script::text)).request("go");
+    let scenario = ScriptedSession::new(["draft", "final"].map(Script::text)).request("go");
     let report = crash_at_every_append(agent, scenario).await.unwrap();
     assert_eq!((report.requests, report.compared), (2, report.appends), "{report}");
 }
@@ -412,7 +412,7 @@ async fn a_log_with_rewinds_is_replayed() {
     }
 }
 
-async fn crashes(pattern: Branches, scenario: Scenario) -> CrashReport {
+async fn crashes(pattern: Branches, scenario: ScriptedSession) -> CrashReport {
     let read = || TestTool::new("read");
     let agent =
         |model| GenericAgent::builder(model, pattern.clone()).tool(read()).compaction(Shorten);
@@ -426,12 +426,13 @@ async fn a_crash_never_repeats_a_branch() {
     let branch = |n: &str| [calls(&["read"]), calls(&["read"]), Script::text(n)];
     let replies = || ["one", "two", "three"].into_iter().flat_map(branch);
     let more = || replies().chain((0..9).map(|_| Script::text("more")));
-    let plain = Scenario::new(replies()).request("go");
+    let plain = ScriptedSession::new(replies()).request("go");
     let report = crashes(Branches(3), plain).await;
     assert_eq!((report.requests, report.compared), (9, report.appends), "{report}");
 
     let replied = |entry: &LogEntry| matches!(entry, LogEntry::Replied { .. });
-    let steered = Scenario::new(more()).request("go").steer("on").when(replied).request("again");
+    let steered =
+        ScriptedSession::new(more()).request("go").steer("on").when(replied).request("again");
     let report = crashes(Branches(3), steered).await;
     assert!(report.compared * 3 > report.appends * 2, "{report}");
 }

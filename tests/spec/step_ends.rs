@@ -160,7 +160,7 @@ async fn a_reply_that_is_no_value_is_sent_back() {
     let texts: Vec<String> = requests[3].messages.iter().map(|message| message.text()).collect();
     assert_eq!((requests.len(), texts.len(), &*texts[2]), (4, 6, "one"));
     assert!(texts[5].contains("/number: is required, but missing"), "{}", texts[5]);
-    let scenario = loopwright_core::testing::Scenario::new(replies).request("Add.");
+    let scenario = loopwright_core::testing::ScriptedSession::new(replies).request("Add.");
     let agent = |model| GenericAgent::builder(model, adding());
     let report = loopwright_core::testing::crash_at_every_append(agent, scenario).await.unwrap();
     assert_eq!((report.requests, report.compared), (4, report.appends), "{report}");

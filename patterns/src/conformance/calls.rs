@@ -4,13 +4,17 @@ use loopwright_core::Message;
 use loopwright_core::event::{QueueKind, RunStatus};
 use loopwright_core::log::LogEntry;
 use loopwright_core::message::{ResultStatus, ToolResult};
+use loopwright_core::testing::{CheckError, entry_name};
 
 use super::subject::Subject;
 
-pub(super) fn check(subject: &Subject<'_>) -> Result<(), String> {
+pub(super) fn check(subject: &Subject<'_>) -> Result<(), CheckError> {
     let mut run = RunCalls::default();
-    for (at, entry) in subject.complete.log.iter().enumerate() {
-        run.check(entry).map_err(|why| format!("at entry {at}: {why}"))?;
+    let log = &subject.complete.log;
+    for (at, entry) in log.iter().enumerate() {
+        run.check(entry).map_err(|why| {
+            CheckError::new(why).when(format!("at {}", entry_name(log, at))).log(&log[..=at])
+        })?;
     }
     Ok(())
 }
@@ -58,7 +62,10 @@ impl RunCalls {
                 }
             }
             LogEntry::RequestStarted { .. } if self.asks_for_the_end() => {
-                return Err("a request follows although all results ask for the end".into());
+                return Err(
+                    "a request was sent although all results had asked for the end of the run"
+                        .into(),
+                );
             }
             LogEntry::RunEnded { end: RunStatus::Done, .. } => return self.check_end(),
             _ => {}
@@ -75,7 +82,7 @@ impl RunCalls {
         if self.last_results.is_empty() || self.asks_for_the_end() {
             return Ok(());
         }
-        Err("the run ends with Done although the model has not seen the results".into())
+        Err("the run ended as done, and the model had not seen the results of its calls".into())
     }
 }
 

@@ -1,12 +1,12 @@
 //! The rule [`Rule::Crashes`](super::Rule::Crashes).
 
-use loopwright_core::testing::crash_at_every_append;
+use loopwright_core::testing::{CheckError, crash_at_every_append};
 
 use super::subject::Subject;
 
-pub(super) async fn check(subject: &Subject<'_>) -> Result<(), String> {
+pub(super) async fn check(subject: &Subject<'_>) -> Result<(), CheckError> {
     let agent = |model| subject.agent(subject.new_value(), &model);
-    let report = crash_at_every_append(agent, subject.scenario.for_crashes()).await?;
+    let report = crash_at_every_append(agent, subject.scenario.session.clone()).await?;
     subject.count(report.compared);
     Ok(())
 }

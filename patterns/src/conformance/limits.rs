@@ -7,7 +7,7 @@ use loopwright_core::limits::{Budget, Limit, Resource};
 use loopwright_core::log::LogEntry;
 use loopwright_core::message::Usage;
 use loopwright_core::model::{ModelInfo, Prices};
-use loopwright_core::testing::Script;
+use loopwright_core::testing::{CheckError, Script};
 
 use super::product::count_requests;
 use super::session::Until;
@@ -22,8 +22,9 @@ const COST: f64 = 2.0;
 /// The time limit. Under paused time it costs nothing.
 const WALL_TIME: Duration = Duration::from_secs(1);
 
-pub(super) async fn check(subject: &Subject<'_>) -> Result<(), String> {
-    if !subject.succeeds() || !subject.has_whole_replies() {
+pub(super) async fn check(subject: &Subject<'_>) -> Result<(), CheckError> {
+    // A failed request uses no tokens.
+    if !subject.succeeds() || !subject.has_whole_replies() || subject.has_failed_replies() {
         return Ok(());
     }
     for count in request_starts(&subject.complete.log) {
@@ -41,9 +42,13 @@ pub(super) async fn check(subject: &Subject<'_>) -> Result<(), String> {
             let checked = checked.and_then(|log| match requests_of_a_run(&log) {
                 sent if sent == count => Ok(()),
                 sent if sent < count && subject.scenario.answers_at_limit => Ok(()),
-                sent => Err(format!("{sent} requests are sent")),
+                sent => {
+                    let text = format!("{sent} requests are sent in the run");
+                    Err(CheckError::new(text).log(&log[..longest_run_end(&log)]))
+                }
             });
-            checked.map_err(|why| format!("{limit}, reached after {count} requests: {why}"))?;
+            let place = || format!("with {limit} reached after {count} requests");
+            checked.map_err(|error| error.when(place()))?;
         }
     }
     for request in 0..subject.complete.played.len() {
@@ -51,7 +56,8 @@ pub(super) async fn check(subject: &Subject<'_>) -> Result<(), String> {
         replies[request] = Script::new().hang();
         let budget = Budget::default().time(WALL_TIME);
         let checked = check_limit(subject, Limit::Run(Resource::Time), budget, replies).await;
-        checked.map_err(|why| format!("the time limit, reached in request {request}: {why}"))?;
+        let place = || format!("with the limit of time, reached in request {}", request + 1);
+        checked.map_err(|error| error.when(place()))?;
     }
     Ok(())
 }
@@ -62,7 +68,7 @@ async fn check_limit(
     limit: Limit,
     budget: Budget,
     replies: Vec<Script>,
-) -> Result<Vec<LogEntry>, String> {
+) -> Result<Vec<LogEntry>, CheckError> {
     let usage = Usage::new(TOKENS, 0).outside_context(TOKENS);
     let replies = replies.into_iter().map(|reply| reply.usage(usage));
     let price = COST / TOKENS as f64 * 1e6;
@@ -82,13 +88,28 @@ async fn check_limit(
         return Ok(log);
     }
     let ends: Vec<String> = log.iter().filter_map(end_text).collect();
-    Err(format!("no run ends with the limit; the ends are {}", ends.join(", ")))
+    let error = CheckError::new("no run ends with the limit")
+        .note(format!("The runs end as: {}", ends.join(", ")))
+        .note("A pattern that may answer at its limit says so: `Scenario::answers_at_limit`.");
+    Err(error.log(&log[..longest_run_end(&log)]))
 }
 
 fn end_text(entry: &LogEntry) -> Option<String> {
     let LogEntry::RunEnded { end, error, .. } = entry else { return None };
     let error = error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
     Some(format!("{end:?}{error}"))
+}
+
+/// Returns the position after the end of the run with the most requests.
+fn longest_run_end(log: &[LogEntry]) -> usize {
+    let is_end = |entry: &LogEntry| matches!(entry, LogEntry::RunEnded { .. });
+    let runs = log.split_inclusive(is_end);
+    let ends = runs.scan(0, |end, run| {
+        *end += run.len();
+        Some((count_requests(run), *end))
+    });
+    let longest = ends.max_by_key(|(requests, end)| (*requests, std::cmp::Reverse(*end)));
+    longest.map_or(log.len(), |(_, end)| end)
 }
 
 /// Returns the number of requests before each request of the longest run, or before each group of

@@ -4,34 +4,35 @@ use loopwright_core::Message;
 use loopwright_core::event::{InputEvent, Prompt, QueueKind, RunStatus, Urgency};
 use loopwright_core::log::LogEntry;
 use loopwright_core::message::MessageKind;
+use loopwright_core::testing::CheckError;
 
 use super::product::count_requests;
 use super::session::{Disturbance, Until};
 use super::subject::Subject;
 
 /// The text of the message that the suite sends.
-const TEXT: &str = "One more thing, please.";
+pub(super) const TEXT: &str = "One more thing, please.";
 
 const URGENCIES: [Urgency; 3] = [Urgency::AfterTurn, Urgency::SkipPending, Urgency::Interrupt];
 
-pub(super) async fn check(subject: &Subject<'_>) -> Result<(), String> {
+pub(super) async fn check(subject: &Subject<'_>) -> Result<(), CheckError> {
     if !subject.succeeds() {
         return Ok(());
     }
     check_answered(&subject.complete.log, |_| true)?;
     let steers = URGENCIES.map(|urgency| {
         let steer = InputEvent::Steer(Prompt::from(TEXT).urgency(urgency));
-        (format!("a steer ({urgency:?})"), steer)
+        (format!("with a steer ({urgency:?})"), steer)
     });
-    let follow_up = ("a follow-up".to_owned(), InputEvent::FollowUp(Prompt::from(TEXT)));
+    let follow_up = ("with a follow-up".to_owned(), InputEvent::FollowUp(Prompt::from(TEXT)));
     for append in 1..subject.complete.appends.len() {
         if !is_running(&subject.complete.log[..subject.complete.appends[append]]) {
             continue;
         }
         for (name, event) in steers.iter().chain([&follow_up]) {
             let checked = check_append(subject, append, event.clone()).await;
-            checked.map_err(|why| {
-                format!("{name} that arrives after {}: {why}", subject.append_text(append))
+            checked.map_err(|error| {
+                error.when(format!("{name} right after {}", subject.last_entry(append)))
             })?;
         }
     }
@@ -43,14 +44,14 @@ async fn check_append(
     subject: &Subject<'_>,
     append: usize,
     event: InputEvent,
-) -> Result<(), String> {
+) -> Result<(), CheckError> {
     let message = Some((append, Disturbance::Input(event)));
     let session = subject.open(subject.model(), message).await?;
     session.run(Until::End).await?;
     let log = session.end().await?.log;
     let is_wanted = |message: &Message| message.text() == TEXT;
     if !log.iter().any(|entry| entry.message().is_some_and(|message| is_wanted(message))) {
-        return Err("it is not in the log".into());
+        return Err(CheckError::new("the message is not in the log").log(&log));
     }
     check_answered(&log, is_wanted)
 }
@@ -65,27 +66,31 @@ fn is_running(log: &[LogEntry]) -> bool {
 
 /// Checks that each wanted steer and follow-up that arrived during a run is answered once before
 /// its end.
-fn check_answered(log: &[LogEntry], is_wanted: impl Fn(&Message) -> bool) -> Result<(), String> {
+pub(super) fn check_answered(
+    log: &[LogEntry],
+    is_wanted: impl Fn(&Message) -> bool,
+) -> Result<(), CheckError> {
     for (at, entry) in log.iter().enumerate() {
         let LogEntry::Queued { input, kind, message, .. } = entry else { continue };
         if *kind == QueueKind::Request || !is_wanted(message) || !is_running(&log[..at]) {
             continue;
         }
         let Some((status, rest)) = rest_of_run(&log[at + 1..]) else {
-            return Err("the run does not end".into());
+            return Err(CheckError::new("the run does not end").log(log));
         };
+        let failed = |why: String| CheckError::new(why).log(&log[..at + 2 + rest.len()]);
         if status != RunStatus::Done {
-            return Err(format!("the run ends with {status:?}"));
+            return Err(failed(format!("the run did not end as done, but as {status:?}")));
         }
         let text = message.text();
         let is_delivery =
             |entry: &LogEntry| matches!(entry, LogEntry::Delivered { input: id } if id == input);
         let Some(delivered) = rest.iter().position(is_delivery) else {
-            return Err(format!("the run ends, and `{text}` was not delivered"));
+            return Err(failed(format!("the run ended, and the pattern had not taken `{text}`")));
         };
         let later = &rest[delivered + 1..];
         if count_requests(later) == 0 || !later.iter().any(is_answer) {
-            return Err(format!("the run ends, and `{text}` was delivered and not answered"));
+            return Err(failed(format!("the run ended, and `{text}` had no answer")));
         }
         let is_copy = |entry: &LogEntry| match entry {
             LogEntry::Remembered { message } => {
@@ -93,8 +98,9 @@ fn check_answered(log: &[LogEntry], is_wanted: impl Fn(&Message) -> bool) -> Res
             }
             _ => false,
         };
-        if log.iter().any(is_copy) {
-            return Err(format!("the pattern adds `{text}` to the conversation once more"));
+        if let Some(copy) = log.iter().position(is_copy) {
+            let why = format!("the pattern added `{text}` to the conversation once more");
+            return Err(CheckError::new(why).log(&log[..=copy]));
         }
     }
     Ok(())
@@ -111,7 +117,7 @@ fn rest_of_run(log: &[LogEntry]) -> Option<(RunStatus, &[LogEntry])> {
     })
 }
 
-fn is_answer(entry: &LogEntry) -> bool {
+pub(super) fn is_answer(entry: &LogEntry) -> bool {
     match entry {
         LogEntry::Replied { .. } => true,
         LogEntry::Remembered { message } => message.as_assistant().is_some(),

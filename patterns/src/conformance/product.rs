@@ -5,12 +5,15 @@ use std::fmt::Write;
 use loopwright_core::Message;
 use loopwright_core::log::{LogEntry, replay_messages};
 use loopwright_core::message::{ContentPart, MessageId, MessageKind};
+use loopwright_core::testing::CheckError;
 
 /// The messages, ends of runs and custom events of a session. Numbers of messages and ids of calls
 /// and inputs are left out, since they depend on the history before.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Product {
     messages: Vec<String>,
+    /// The numbers of the messages.
+    ids: Vec<MessageId>,
     ends: Vec<String>,
     events: Vec<String>,
     requests: usize,
@@ -23,7 +26,11 @@ impl Product {
         let before = replay_messages(&log[..from]).len();
         let end = |entry: &LogEntry| match entry {
             LogEntry::RunEnded { end, error, limit, value, .. } => {
-                Some(format!("{end:?}, error {error:?}, limit {limit:?}, value {value:?}"))
+                let error = error.as_ref().map(|error| format!(", error: {error}"));
+                let limit = limit.map(|limit| format!(", limit: {limit}"));
+                let value = value.as_ref().map(|value| format!(", value: {value}"));
+                let parts = [error, limit, value].into_iter().flatten();
+                Some(format!("{end:?}{}", parts.collect::<String>()))
             }
             _ => None,
         };
@@ -33,6 +40,7 @@ impl Product {
         };
         Product {
             messages: messages.iter().skip(before).map(|message| line(message)).collect(),
+            ids: messages.iter().skip(before).map(|message| message.id).collect(),
             ends: log[from..].iter().filter_map(end).collect(),
             events: log[from..].iter().filter_map(event).collect(),
             requests: count_requests(&log[from..]),
@@ -40,36 +48,45 @@ impl Product {
     }
 
     /// Removes the last run of `log`, which failed at its last request.
-    pub(super) fn remove_failed_run(&mut self, log: &[LogEntry]) -> Result<(), String> {
+    pub(super) fn remove_failed_run(&mut self, log: &[LogEntry]) -> Result<(), CheckError> {
         let is_end = |entry: &&LogEntry| matches!(entry, LogEntry::RunEnded { .. });
         let before = log.iter().filter(is_end).count();
         if before + 1 >= self.ends.len() {
-            return Err("`Continue` starts no run".into());
+            return Err(CheckError::new("`Continue` starts no run"));
         }
         self.ends.remove(before);
         self.requests -= 1;
         Ok(())
     }
 
-    /// Checks that the product is the expected one.
-    pub(super) fn expect(&self, expected: &Product) -> Result<(), String> {
-        same("message", &self.messages, &expected.messages)?;
-        same("end of a run", &self.ends, &expected.ends)?;
-        same("custom event", &self.events, &expected.events)?;
+    /// Checks that the product of this log is the expected one.
+    pub(super) fn expect(&self, expected: &Product, log: &[LogEntry]) -> Result<(), CheckError> {
+        same("message", &self.messages, &expected.messages).map_err(|(at, error)| {
+            match self.ids.get(at) {
+                Some(message) => error.log_until(log, *message),
+                None => error.log(log),
+            }
+        })?;
+        same("the end of run", &self.ends, &expected.ends).map_err(|(_, error)| error.log(log))?;
+        same("custom event", &self.events, &expected.events)
+            .map_err(|(_, error)| error.log(log))?;
         if self.requests == expected.requests {
             return Ok(());
         }
-        Err(format!("{} requests instead of {}", self.requests, expected.requests))
+        let text = format!("{} requests are sent instead of {}", self.requests, expected.requests);
+        Err(CheckError::new(text).log(log))
     }
 }
 
-fn same(what: &str, observed: &[String], expected: &[String]) -> Result<(), String> {
+/// Compares two lists. Returns the position of the first difference, and the error.
+fn same(kind: &str, observed: &[String], expected: &[String]) -> Result<(), (usize, CheckError)> {
     let count = observed.len().max(expected.len());
     let Some(at) = (0..count).find(|at| observed.get(*at) != expected.get(*at)) else {
         return Ok(());
     };
-    let text = |list: &[String]| list.get(at).map_or("missing".to_owned(), |s| format!("`{s}`"));
-    Err(format!("{what} {at} is {} instead of {}", text(observed), text(expected)))
+    let text = |list: &[String]| list.get(at).cloned();
+    let (observed, expected) = (text(observed), text(expected));
+    Err((at, CheckError::difference(kind, at, observed.as_deref(), expected.as_deref())))
 }
 
 /// Returns two values for each request of this log. The first is the number of requests sent up to
@@ -95,6 +112,15 @@ pub(super) fn request_groups(log: &[LogEntry]) -> Vec<(usize, bool)> {
         groups.extend(vec![(groups.len() + count, is_kept); count]);
     }
     groups
+}
+
+/// Returns the position after the end of the run with this request, counted from zero, or the end
+/// of the log.
+pub(super) fn run_end(log: &[LogEntry], request: usize) -> usize {
+    let is_sent = |end: &usize| count_requests(&log[..*end]) > request;
+    let sent = (0..=log.len()).find(is_sent).unwrap_or(log.len());
+    let is_end = |entry: &LogEntry| matches!(entry, LogEntry::RunEnded { .. });
+    log[sent..].iter().position(is_end).map_or(log.len(), |at| sent + at + 1)
 }
 
 /// Returns the number of requests in these entries, including detached ones.

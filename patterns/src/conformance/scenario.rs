@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use loopwright_core::AgentBuilder;
-use loopwright_core::event::{Decision, ExternalAction, InputEvent, Prompt};
+use loopwright_core::event::{Decision, ExternalAction, Prompt};
 use loopwright_core::log::LogEntry;
 use loopwright_core::model::ChatRequest;
-use loopwright_core::testing::{self, Script, ScriptedModel};
+use loopwright_core::testing::{Script, ScriptedModel, ScriptedSession};
 
-/// The script of a session: the replies of its model, its inputs, the decisions on pending actions,
-/// and the agent.
+/// A session with a name, which the suite runs many times, its agent, and what its pattern may do.
 ///
-/// The inputs are sent in order, each once the agent is idle, or as soon as the condition of
+/// The replies of the model, the inputs and the decisions are as in a [`ScriptedSession`]. The
+/// inputs are sent in order, each once the agent is idle, or as soon as the condition of
 /// [`Scenario::when`] holds.
 ///
 /// ```
@@ -28,44 +28,13 @@ use loopwright_core::testing::{self, Script, ScriptedModel};
 #[derive(Clone)]
 pub struct Scenario {
     pub(super) name: Arc<str>,
-    pub(super) replies: Vec<Script>,
-    reply_with: Arc<dyn Fn(&ChatRequest) -> Script + Send + Sync>,
-    pub(super) inputs: Vec<Input>,
-    pub(super) decide: Arc<dyn Fn(&ExternalAction) -> Decision + Send + Sync>,
+    pub(super) session: ScriptedSession,
     agent: Vec<Arc<AgentOptions>>,
-    pub(super) effects: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
     pub(super) answers_at_limit: bool,
+    pub(super) tolerates_model_errors: bool,
 }
 
 type AgentOptions = dyn Fn(AgentBuilder, &ScriptedModel) -> AgentBuilder + Send + Sync;
-
-type Condition = Arc<dyn Fn(&LogEntry) -> bool + Send + Sync>;
-
-/// One input of a scenario.
-#[derive(Clone)]
-pub(super) struct Input {
-    kind: InputKind,
-    prompt: Prompt,
-    pub(super) when: Option<Condition>,
-}
-
-#[derive(Clone, Copy)]
-enum InputKind {
-    Request,
-    Steer,
-    FollowUp,
-}
-
-impl Input {
-    pub(super) fn event(&self) -> InputEvent {
-        let prompt = self.prompt.clone();
-        match self.kind {
-            InputKind::Request => InputEvent::UserRequest(prompt),
-            InputKind::Steer => InputEvent::Steer(prompt),
-            InputKind::FollowUp => InputEvent::FollowUp(prompt),
-        }
-    }
-}
 
 impl Scenario {
     /// Creates a scenario in which the models give these replies in turn, also to detached
@@ -73,13 +42,10 @@ impl Scenario {
     pub fn new(name: &str, replies: impl IntoIterator<Item = Script>) -> Self {
         Scenario {
             name: name.into(),
-            replies: replies.into_iter().collect(),
-            reply_with: Arc::new(|_| Script::text("Done.")),
-            inputs: Vec::new(),
-            decide: Arc::new(testing::default_decision),
+            session: ScriptedSession::new(replies).reply_with(|_| Script::text("Done.")),
             agent: Vec::new(),
-            effects: None,
             answers_at_limit: false,
+            tolerates_model_errors: false,
         }
     }
 
@@ -87,44 +53,46 @@ impl Scenario {
     /// pattern that needs replies of a certain form gets them here, even for the requests that the
     /// suite causes, such as requests after a steer.
     pub fn reply_with(
-        mut self,
+        self,
         reply: impl Fn(&ChatRequest) -> Script + Send + Sync + 'static,
     ) -> Self {
-        self.reply_with = Arc::new(reply);
-        self
+        self.map(|session| session.reply_with(reply))
     }
 
     /// Appends a user request.
     pub fn request(self, prompt: impl Into<Prompt>) -> Self {
-        self.input(InputKind::Request, prompt.into())
+        self.map(|session| session.request(prompt))
     }
 
     /// Appends a steer.
     pub fn steer(self, prompt: impl Into<Prompt>) -> Self {
-        self.input(InputKind::Steer, prompt.into())
+        self.map(|session| session.steer(prompt))
     }
 
     /// Appends a follow-up.
     pub fn follow_up(self, prompt: impl Into<Prompt>) -> Self {
-        self.input(InputKind::FollowUp, prompt.into())
+        self.map(|session| session.follow_up(prompt))
     }
 
     /// Sends the last input as soon as an entry is logged for which `holds` returns `true`, but at
     /// the latest when the agent is idle.
-    pub fn when(mut self, holds: impl Fn(&LogEntry) -> bool + Send + Sync + 'static) -> Self {
-        if let Some(last) = self.inputs.last_mut() {
-            last.when = Some(Arc::new(holds));
-        }
-        self
+    pub fn when(self, holds: impl Fn(&LogEntry) -> bool + Send + Sync + 'static) -> Self {
+        self.map(|session| session.when(holds))
     }
 
-    /// Sets the decision on pending actions. Defaults to [`testing::default_decision`].
+    /// Sets the decision on pending actions. Defaults to
+    /// [`default_decision`](loopwright_core::testing::default_decision).
     pub fn decisions(
-        mut self,
+        self,
         decide: impl Fn(&ExternalAction) -> Decision + Send + Sync + 'static,
     ) -> Self {
-        self.decide = Arc::new(decide);
-        self
+        self.map(|session| session.decisions(decide))
+    }
+
+    /// Sets a function that returns the number of side effects of the pattern so far outside of the
+    /// log, in all sessions; see [`ScriptedSession::effects`].
+    pub fn effects(self, count: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        self.map(|session| session.effects(count))
     }
 
     /// Adds options of the agent: tools, named models, hooks. `options` is called for each session
@@ -145,10 +113,15 @@ impl Scenario {
         self
     }
 
-    /// Sets a function that returns the number of side effects of the pattern so far outside of the
-    /// log, in all sessions; see [`testing::Scenario::effects`].
-    pub fn effects(mut self, count: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-        self.effects = Some(Arc::new(count));
+    /// Declares that the pattern may continue after an error of the model, such as an error of one
+    /// of several requests that it sends together. A run in which a model fails may then end as
+    /// `Done`, if the run ends without another error, every message of the user is answered, and
+    /// the next request of the user is, too.
+    ///
+    /// To test crashes and aborts after such an error, let a reply of the scenario fail:
+    /// [`Script::error`].
+    pub fn tolerates_model_errors(mut self) -> Self {
+        self.tolerates_model_errors = true;
         self
     }
 
@@ -159,8 +132,9 @@ impl Scenario {
 
     /// Returns a model with these replies, followed by the replies of [`Scenario::reply_with`].
     pub(super) fn model(&self, replies: impl IntoIterator<Item = Script>) -> ScriptedModel {
-        let reply = self.reply_with.clone();
-        ScriptedModel::new(replies).reply_with(move |request| reply(request))
+        let model = self.session.model();
+        model.set_replies(replies);
+        model
     }
 
     /// Applies the options of the agent.
@@ -168,31 +142,8 @@ impl Scenario {
         self.agent.iter().fold(builder, |builder, options| options(builder, model))
     }
 
-    /// Returns the scenario for the crash tests.
-    pub(super) fn for_crashes(&self) -> testing::Scenario {
-        let (reply, decide) = (self.reply_with.clone(), self.decide.clone());
-        let mut scenario = testing::Scenario::new(self.replies.iter().cloned())
-            .reply_with(move |request| reply(request))
-            .decisions(move |action| decide(action));
-        for Input { kind, prompt, when } in &self.inputs {
-            let prompt = prompt.clone();
-            scenario = match kind {
-                InputKind::Request => scenario.request(prompt),
-                InputKind::Steer => scenario.steer(prompt),
-                InputKind::FollowUp => scenario.follow_up(prompt),
-            };
-            if let Some(when) = when.clone() {
-                scenario = scenario.when(move |entry| when(entry));
-            }
-        }
-        match self.effects.clone() {
-            Some(count) => scenario.effects(move || count()),
-            None => scenario,
-        }
-    }
-
-    fn input(mut self, kind: InputKind, prompt: Prompt) -> Self {
-        self.inputs.push(Input { kind, prompt, when: None });
+    fn map(mut self, change: impl FnOnce(ScriptedSession) -> ScriptedSession) -> Self {
+        self.session = change(self.session);
         self
     }
 }

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use loopwright_core::event::{Envelope, EventStream, InputEvent, RunStatus};
 use loopwright_core::log::{InMemory, LogEntry, MemoryError, check_log};
-use loopwright_core::testing::{Gate, Script, ScriptedModel, TestClock, check_transcript};
+use loopwright_core::testing::{
+    CheckError, Gate, Script, ScriptedInput, ScriptedModel, TestClock, check_transcript,
+};
 use loopwright_core::{AgentBuilder, AgentHandle, Memory, RunContext, async_trait};
 
-use super::scenario::{Input, Scenario};
+use super::scenario::Scenario;
 
 /// The time without any progress after which a session fails. Under paused time it costs nothing.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -70,7 +72,7 @@ impl<'a> Session<'a> {
         builder: AgentBuilder,
         model: ScriptedModel,
         disturbance: Option<(usize, Disturbance)>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, CheckError> {
         let agent = builder.environment(TestClock::default()).build();
         let agent = agent.map_err(|why| why.to_string())?;
         let probe = Probe::default();
@@ -84,12 +86,17 @@ impl<'a> Session<'a> {
     /// Sends the inputs of the scenario and resolves its pending actions until the session is idle
     /// and no input is left, or `until` holds. After an error of the model it sends `Continue`,
     /// once.
-    pub(super) async fn run(&self, until: Until) -> Result<(), String> {
-        self.probe.state().unsent = self.scenario.inputs.iter().rev().cloned().collect();
+    pub(super) async fn run(&self, until: Until) -> Result<(), CheckError> {
+        self.probe.state().unsent = self.scenario.session.inputs().iter().rev().cloned().collect();
+        let ended = self.run_inputs(until).await;
+        ended.map_err(|why| CheckError::new(why).log(&self.log()))
+    }
+
+    async fn run_inputs(&self, until: Until) -> Result<(), String> {
         let mut may_continue = true;
         for _ in 0..MAX_ROUNDS {
             let idle = tokio::time::timeout(IDLE_TIMEOUT, self.handle.wait_for_idle()).await;
-            idle.map_err(|_| format!("the agent is not idle after {IDLE_TIMEOUT:?}"))?;
+            idle.map_err(|_| format!("the agent had not finished after {IDLE_TIMEOUT:?}"))?;
             let log = self.log();
             let is_over = match until {
                 Until::End => false,
@@ -100,7 +107,7 @@ impl<'a> Session<'a> {
             let sent = if is_over {
                 return Ok(());
             } else if let Some(action) = state.pending_actions.first() {
-                let decision = (self.scenario.decide)(action);
+                let decision = self.scenario.session.decision(action);
                 self.handle.resolve(action, decision).await
             } else if may_continue && log.last().is_some_and(is_model_error) {
                 may_continue = false;
@@ -121,26 +128,36 @@ impl<'a> Session<'a> {
     }
 
     /// Withdraws the queued messages.
-    pub(super) async fn clear_queues(&self) -> Result<(), String> {
+    pub(super) async fn clear_queues(&self) -> Result<(), CheckError> {
         let sent = self.handle.send(InputEvent::ClearQueues).await;
-        sent.map(drop).map_err(|why| format!("an input is refused: {why}"))
+        sent.map(drop).map_err(|why| CheckError::new(format!("an input is refused: {why}")))
+    }
+
+    /// Sends a request of the user, and resolves pending actions until the session is idle.
+    pub(super) async fn request(&self, text: &str) -> Result<(), CheckError> {
+        let request = InputEvent::UserRequest(text.into());
+        let sent = self.handle.send(request).await.map_err(|why| why.to_string());
+        sent.map_err(|why| CheckError::new(format!("an input is refused: {why}")))?;
+        let ended = self.run_inputs(Until::End).await;
+        ended.map_err(|why| CheckError::new(why).log(&self.log()))
     }
 
     /// Replaces the replies of the model by the scenario's.
     pub(super) fn repeat_replies(&self) {
-        self.model.set_replies(self.scenario.replies.iter().cloned());
+        self.model.set_replies(self.scenario.session.replies().iter().cloned());
     }
 
     /// Checks the rules that hold for every session, and returns its record.
-    pub(super) async fn end(mut self) -> Result<Ended, String> {
+    pub(super) async fn end(mut self) -> Result<Ended, CheckError> {
         let state = self.handle.state().await.map_err(|why| why.to_string())?;
         let log = self.log();
-        check_log(&log)?;
+        let failed = |why: String| CheckError::new(why).log(&log);
+        check_log(&log).map_err(failed)?;
         if state.pending_tool_calls.is_empty() {
-            check_transcript(&state.messages)?;
+            check_transcript(&state.messages).map_err(failed)?;
         }
         if let Some(why) = self.model.refused().first() {
-            return Err(format!("a malformed request was sent: {why}"));
+            return Err(failed(format!("a malformed request was sent: {why}")));
         }
         let events = std::iter::from_fn(|| self.events.try_next()).collect();
         let appends = self.probe.state().appends.clone();
@@ -153,7 +170,8 @@ pub(super) fn ends_with(entry: &LogEntry, status: RunStatus) -> bool {
     matches!(entry, LogEntry::RunEnded { end, .. } if *end == status)
 }
 
-fn is_model_error(entry: &LogEntry) -> bool {
+/// Returns whether the entry ends a run with an error of a model.
+pub(super) fn is_model_error(entry: &LogEntry) -> bool {
     matches!(entry, LogEntry::RunEnded { model_error: Some(_), .. })
 }
 
@@ -170,7 +188,7 @@ struct ProbeState {
     /// `None` until the session is open.
     handle: Option<AgentHandle>,
     /// The remaining inputs, the last one first.
-    unsent: Vec<Input>,
+    unsent: Vec<ScriptedInput>,
     /// The length of the log after each append.
     appends: Vec<usize>,
     disturbance: Option<(usize, Disturbance)>,
@@ -181,7 +199,7 @@ impl Probe {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next_input(&self, is_wanted: impl Fn(&Input) -> bool) -> Option<Input> {
+    fn next_input(&self, is_wanted: impl Fn(&ScriptedInput) -> bool) -> Option<ScriptedInput> {
         self.state().unsent.pop_if(|input| is_wanted(input))
     }
 
@@ -224,10 +242,7 @@ impl Memory for Probe {
             }
             None => {}
         }
-        let is_due = |input: &Input| {
-            input.when.as_ref().is_some_and(|when| entries.iter().any(|entry| when(entry)))
-        };
-        if let Some(input) = self.next_input(is_due) {
+        if let Some(input) = self.next_input(|input| input.is_due(&entries)) {
             self.send(input.event()).await;
         }
         Ok(())

@@ -1,15 +1,18 @@
 //! The rule [`Rule::SharedValue`](super::Rule::SharedValue).
 
+use loopwright_core::testing::CheckError;
+
 use super::product::Product;
 use super::session::{Disturbance, Ended, Pause, Session, Until};
 use super::subject::Subject;
 
-pub(super) async fn check(subject: &Subject<'_>) -> Result<(), String> {
+pub(super) async fn check(subject: &Subject<'_>) -> Result<(), CheckError> {
     for append in 1..subject.complete.appends.len() {
         let checked = check_append(subject, append).await;
-        checked.map_err(|(which, why)| {
-            let after = subject.append_text(append);
-            format!("with a whole session on the same value after {after}, {which} differs: {why}")
+        checked.map_err(|(which, error)| {
+            let last = subject.last_entry(append);
+            let place = format!("with another session on the same value right after {last}");
+            error.when(format!("{place}, in {which}"))
         })?;
     }
     Ok(())
@@ -17,7 +20,10 @@ pub(super) async fn check(subject: &Subject<'_>) -> Result<(), String> {
 
 /// Runs a session, and another one on the same value of the pattern while the first one pauses
 /// after an append.
-async fn check_append(subject: &Subject<'_>, append: usize) -> Result<(), (&'static str, String)> {
+async fn check_append(
+    subject: &Subject<'_>,
+    append: usize,
+) -> Result<(), (&'static str, CheckError)> {
     let value = subject.new_value();
     let pause = Pause::default();
     let first = async {
@@ -40,14 +46,14 @@ async fn check_append(subject: &Subject<'_>, append: usize) -> Result<(), (&'sta
     };
     let (first, second) = tokio::join!(first, second);
     for (which, ended) in [("the first session", first), ("the second session", second)] {
-        let compared =
-            ended.and_then(|ended| Product::of(&ended.log, 0).expect(&subject.product()));
+        let compared = ended
+            .and_then(|ended| Product::of(&ended.log, 0).expect(&subject.product(), &ended.log));
         compared.map_err(|why| (which, why))?;
     }
     Ok(())
 }
 
-async fn run(session: Result<Session<'_>, String>) -> Result<Ended, String> {
+async fn run(session: Result<Session<'_>, CheckError>) -> Result<Ended, CheckError> {
     let session = session?;
     session.run(Until::End).await?;
     session.end().await

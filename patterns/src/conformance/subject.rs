@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use loopwright_core::event::RunStatus;
 use loopwright_core::log::LogEntry;
-use loopwright_core::message::ResultStatus;
-use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::message::{ResultStatus, StopReason};
+use loopwright_core::testing::{CheckError, Script, ScriptedModel, entry_name};
 use loopwright_core::{AgentBuilder, BehaviorPattern, GenericAgent};
 
 use super::product::{Product, count_requests};
@@ -30,7 +30,7 @@ impl<'a> Subject<'a> {
         scenario: &'a Scenario,
     ) -> Result<Self, Violation> {
         let violation = |why| Violation::new(Rule::Sessions, scenario.name.clone(), why);
-        let model = scenario.model(scenario.replies.iter().cloned());
+        let model = scenario.session.model();
         let builder = GenericAgent::builder(model.clone(), new_value());
         let builder = scenario.configure(builder, &model);
         let complete = async {
@@ -39,8 +39,10 @@ impl<'a> Subject<'a> {
             session.end().await
         };
         let complete = complete.await.map_err(violation)?;
-        if let Some(why) = own_error(&complete.log) {
-            return Err(violation(format!("a run ends with the error `{why}`")));
+        if let Some((at, why)) = own_error(&complete.log) {
+            let text = "a run ended with an error that no model had caused";
+            let error = CheckError::new(text).note(format!("The error: {why}"));
+            return Err(violation(error.log(&complete.log[..=at])));
         }
         Ok(Subject { new_value, scenario, complete, sessions: Cell::new(1) })
     }
@@ -71,7 +73,7 @@ impl<'a> Subject<'a> {
 
     /// Returns a model with the replies of the scenario.
     pub(super) fn model(&self) -> ScriptedModel {
-        self.scenario.model(self.scenario.replies.iter().cloned())
+        self.scenario.session.model()
     }
 
     /// Returns a model with these replies, followed by the replies of the scenario's function.
@@ -84,7 +86,7 @@ impl<'a> Subject<'a> {
         &self,
         model: ScriptedModel,
         disturbance: Option<(usize, Disturbance)>,
-    ) -> Result<Session<'a>, String> {
+    ) -> Result<Session<'a>, CheckError> {
         let builder = self.agent(self.new_value(), &model);
         self.open_with(builder, model, disturbance).await
     }
@@ -95,7 +97,7 @@ impl<'a> Subject<'a> {
         builder: AgentBuilder,
         model: ScriptedModel,
         disturbance: Option<(usize, Disturbance)>,
-    ) -> Result<Session<'a>, String> {
+    ) -> Result<Session<'a>, CheckError> {
         self.count(1);
         Session::open("s", self.scenario, builder, model, disturbance).await
     }
@@ -127,26 +129,33 @@ impl<'a> Subject<'a> {
         count_requests(log) == log.iter().filter(is_whole).count()
     }
 
-    /// Returns a description of an append: its number and its last entry.
-    pub(super) fn append_text(&self, append: usize) -> String {
+    /// Returns whether a detached request has failed.
+    pub(super) fn has_failed_replies(&self) -> bool {
+        self.complete.log.iter().any(|entry| match entry {
+            LogEntry::Detached { message, .. } => {
+                message.as_assistant().is_some_and(|reply| reply.stop == StopReason::Error)
+            }
+            _ => false,
+        })
+    }
+
+    /// Returns the name of the last entry of an append.
+    pub(super) fn last_entry(&self, append: usize) -> String {
         let end = self.complete.appends.get(append).copied().unwrap_or_default();
-        let last = self.complete.log[..end].last();
-        let text = last.map(|entry| format!("{entry:?}")).unwrap_or_default();
-        let name = text.split([' ', '{']).next().unwrap_or_default();
-        format!("append {append}, which ends with {name}")
+        entry_name(&self.complete.log, end.saturating_sub(1))
     }
 
     /// Returns the violation of a rule.
-    pub(super) fn violation(&self, rule: Rule, why: String) -> Violation {
-        Violation::new(rule, self.scenario.name.clone(), why)
+    pub(super) fn violation(&self, rule: Rule, error: CheckError) -> Violation {
+        Violation::new(rule, self.scenario.name.clone(), error)
     }
 }
 
-/// Returns the error of the first run that ended with one although no model had failed. A run whose
-/// end skipped calls is left to the rule for calls.
-fn own_error(log: &[LogEntry]) -> Option<&str> {
+/// Returns the first end of a run with an error although no model had failed, and the error. A run
+/// whose end skipped calls is left to the rule for calls.
+fn own_error(log: &[LogEntry]) -> Option<(usize, &str)> {
     let mut has_skipped = false;
-    for entry in log {
+    for (at, entry) in log.iter().enumerate() {
         match entry {
             LogEntry::RunStarted { .. } => has_skipped = false,
             LogEntry::CallFinished { result } => {
@@ -157,7 +166,7 @@ fn own_error(log: &[LogEntry]) -> Option<&str> {
             LogEntry::RunEnded { end: RunStatus::Error, model_error: None, error, .. }
                 if !has_skipped =>
             {
-                return Some(error.as_deref().unwrap_or("unknown"));
+                return Some((at, error.as_deref().unwrap_or("unknown")));
             }
             _ => {}
         }

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use loopwright_core::testing::CheckError;
+
 /// A rule of the contract of behaviour patterns. `Display` writes its name, which is stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -26,7 +28,9 @@ pub enum Rule {
     Crashes,
     /// `aborts`: after an abort at any append, the next request runs as if it were alone.
     Aborts,
-    /// `model-errors`: an error of the model ends the run, and `Continue` resumes it.
+    /// `model-errors`: an error of the model ends the run, and `Continue` resumes it; or the run
+    /// continues without the reply, if the scenario
+    /// [says so](super::Scenario::tolerates_model_errors).
     ModelErrors,
     /// `limits`: a limit of turns, tokens, cost or time ends the run with `limit`, or within it if
     /// the scenario [says so](super::Scenario::answers_at_limit).
@@ -63,6 +67,37 @@ impl Rule {
             Rule::SharedValue => "shared-value",
         }
     }
+
+    /// Returns the rule as a sentence.
+    fn sentence(self) -> &'static str {
+        match self {
+            Rule::Sessions => {
+                "A session ends, without an error that no model caused, and keeps the rules of \
+                 every session."
+            }
+            Rule::Events => "Events nest, and those that are emitted are those of the log.",
+            Rule::Calls => {
+                "Each call of a reply runs or gets its decision, and the model sees the results, \
+                 unless all of them ask for the end of the run."
+            }
+            Rule::Messages => {
+                "A message of the user that arrives during a run is answered once before its end."
+            }
+            Rule::Crashes => {
+                "After a crash, a new value of the pattern continues with the same result, and \
+                 pays for nothing twice."
+            }
+            Rule::Aborts => "After an abort, the next request runs as if it were alone.",
+            Rule::ModelErrors => {
+                "An error of the model ends the run, and `Continue` resumes it; or the run \
+                 continues without the reply, if the scenario says so."
+            }
+            Rule::Limits => {
+                "A limit ends the run, or the run ends within it, if the scenario says so."
+            }
+            Rule::SharedValue => "Two sessions on one value run as if each were alone.",
+        }
+    }
 }
 
 impl fmt::Display for Rule {
@@ -71,17 +106,21 @@ impl fmt::Display for Rule {
     }
 }
 
-/// The violation of a rule: the rule, the scenario, the position in it, and what was observed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The violation of a rule: the rule, the scenario, what happened in it and when, and the part of
+/// the log that shows it.
+///
+/// `Display` writes one sentence with all of this, then data, the rule and the log. `Debug`
+/// writes the same, so that a test which unwraps or returns the violation is readable.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Violation {
     rule: Rule,
     scenario: Arc<str>,
-    observed: String,
+    error: CheckError,
 }
 
 impl Violation {
-    pub(super) fn new(rule: Rule, scenario: Arc<str>, observed: String) -> Self {
-        Violation { rule, scenario, observed }
+    pub(super) fn new(rule: Rule, scenario: Arc<str>, error: CheckError) -> Self {
+        Violation { rule, scenario, error }
     }
 
     /// Returns the broken rule.
@@ -94,17 +133,23 @@ impl Violation {
         &self.scenario
     }
 
-    /// Returns the position in the scenario at which the rule is broken, and what was observed
-    /// there.
+    /// Returns what happened, in one sentence, and when.
     pub fn observed(&self) -> &str {
-        &self.observed
+        self.error.sentence()
     }
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Violation { rule, scenario, observed } = self;
-        write!(f, "the pattern breaks the rule `{rule}` in the scenario `{scenario}`: {observed}")
+        let Violation { rule, scenario, error } = self;
+        let error = error.clone().note(format!("The rule: {}", rule.sentence()));
+        write!(f, "the pattern breaks the rule `{rule}` in the scenario `{scenario}`: {error}")
+    }
+}
+
+impl fmt::Debug for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -138,8 +138,9 @@ async fn hand_overs_conform() {
     let agent = |model: ScriptedModel| GenericAgent::builder(model, handoff());
     let replies =
         [hand_over("billing"), Script::text("Yes."), hand_over("desk"), Script::text("No.")];
-    let two =
-        loopwright_core::testing::Scenario::new(replies).request("A refund.").request("Sure?");
+    let two = loopwright_core::testing::ScriptedSession::new(replies)
+        .request("A refund.")
+        .request("Sure?");
     let report = loopwright_core::testing::crash_at_every_append(agent, two).await.unwrap();
     assert_eq!((report.requests, report.compared), (4, report.appends), "{report}");
 }

@@ -154,7 +154,7 @@ async fn plans_that_the_user_accepts_conform() {
     let all = answering("yes").chain([rejected]).collect();
     assert_conforms(|| PlanFirst::new(PiPattern), all).await;
     let replies = ["A.", "B.", "Done."].map(Script::text);
-    let declined = testing::Scenario::new(replies).request("Plan.").decisions(|action| {
+    let declined = testing::ScriptedSession::new(replies).request("Plan.").decisions(|action| {
         let is_second = action.call.ends_with("_2");
         if is_second { answer("yes") } else { Decision::Deny("Do it well.".into()) }
     });

@@ -35,8 +35,24 @@ async fn assert_breaks<P: BehaviorPattern + 'static>(
     let violation = check(pattern, scenarios).await.expect_err(observed);
     let text = violation.to_string();
     assert_eq!((violation.rule(), violation.scenario()), (rule, scenario), "{text}");
-    assert!(violation.observed().contains(observed), "{text}");
-    assert!(text.starts_with(&format!("the pattern breaks the rule `{rule}` in the")), "{text}");
+    assert!(text.contains(observed), "{text}");
+    assert_plain(&violation);
+}
+
+/// Asserts that a violation is one sentence, which has no data, then the data, the rule, and a
+/// short log.
+fn assert_plain(violation: &Violation) {
+    let (text, observed) = (violation.to_string(), violation.observed());
+    let (rule, scenario) = (violation.rule(), violation.scenario());
+    let first = text.lines().next().unwrap();
+    let sentence = format!("the pattern breaks the rule `{rule}` in the scenario `{scenario}`: ");
+    assert_eq!(first, format!("{sentence}{observed}."), "{text}");
+    assert!(!observed.contains(['{', '\n']) && !observed.contains("Some("), "{text}");
+    let (before, log) = text.split_once("\n\nThe log, up to there:\n").expect(&text);
+    assert!(before.lines().any(|line| line.starts_with("The rule: ")), "{text}");
+    assert!(log.lines().count() <= 30, "{text}");
+    assert!(log.lines().all(|line| line.chars().count() <= 110), "{text}");
+    assert_eq!(format!("{violation:?}"), text);
 }
 
 /// C153: one suite checks whether a pattern is correct.
@@ -48,17 +64,19 @@ async fn the_patterns_of_this_crate_conform() {
     assert_conforms(check(first_call, scenarios()).await);
 }
 
-/// C153: the suite names the rule that a wrong pattern breaks.
+/// C153 C502: the suite names the rule that a wrong pattern breaks, in one plain sentence, with the
+/// shortest log that shows it.
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_counts_in_its_value_is_rejected() {
     let expected =
-        (Rule::Crashes, "a plain answer", "the agent pays again: after the crash it sent");
+        (Rule::Crashes, "a plain answer", "the agent paid again: it sent a request that");
     assert_breaks(CountsInSelf::default, scenarios(), expected).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_writes_state_and_message_separately_is_rejected() {
-    let expected = (Rule::Crashes, "a plain answer", "which ends with State");
+    let expected =
+        (Rule::Crashes, "a plain answer", "after a crash right after entry 6 (`state`), ");
     assert_breaks(|| WritesSeparately, scenarios(), expected).await;
 }
 
@@ -75,9 +93,9 @@ async fn a_pattern_that_fails_on_reentry_is_rejected() {
 #[tokio::test(start_paused = true)]
 async fn a_pattern_without_an_answer_on_reentry_is_rejected() {
     let plain = "a plain answer";
-    let expected = (Rule::Crashes, plain, "message 1 differs: it is `missing`");
+    let expected = (Rule::Crashes, plain, "message 2 is missing");
     assert_breaks(|| ForgetsOnReentry, scenario(plain), expected).await;
-    let expected = (Rule::Calls, "an approval", "the model has not seen the results");
+    let expected = (Rule::Calls, "an approval", "the model had not seen the results");
     assert_breaks(|| ForgetsOnReentry, scenarios(), expected).await;
 }
 
@@ -92,7 +110,7 @@ async fn a_pattern_that_repeats_a_side_effect_is_rejected() {
         };
         scenarios().into_iter().map(count).collect::<Vec<_>>()
     };
-    let expected = (Rule::Crashes, "a plain answer", "a side effect took place twice: 1 before");
+    let expected = (Rule::Crashes, "a plain answer", "a side effect took place twice");
     assert_breaks(|| RepeatsEffect(count.clone()), counted(), expected).await;
     assert_conforms(check(|| LogsEffect(count.clone()), counted()).await);
     assert!(count.load(SeqCst) > 1000);
@@ -101,20 +119,21 @@ async fn a_pattern_that_repeats_a_side_effect_is_rejected() {
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_takes_no_steers_is_rejected() {
     let (steer, plain) = ("a steer", "a plain answer");
-    let expected = (Rule::Messages, plain, "a steer (AfterTurn) that arrives after append");
+    let expected = (Rule::Messages, plain, "with a steer (AfterTurn) right after entry");
     assert_breaks(|| Loop::TakesNoSteers, scenario(plain), expected).await;
-    let expected = (Rule::Messages, steer, "and `Only here.` was not delivered");
+    let expected = (Rule::Messages, steer, "the pattern had not taken `Only here.`");
     assert_breaks(|| Loop::TakesNoSteers, scenario(steer), expected).await;
-    let expected = (Rule::Messages, "follow-ups", "and `Two?` was not delivered");
+    let expected = (Rule::Messages, "follow-ups", "the pattern had not taken `Two?`");
     assert_breaks(|| Loop::TakesNoMessages, scenario("follow-ups"), expected).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_does_not_answer_messages_once_is_rejected() {
     let steer = "a steer";
-    let expected = (Rule::Messages, steer, "was delivered and not answered");
+    let expected = (Rule::Messages, steer, "and `Only here.` had no answer");
     assert_breaks(|| Loop::DeliversLate, scenario(steer), expected).await;
-    let expected = (Rule::Messages, steer, "adds `Only here.` to the conversation once more");
+    let expected =
+        (Rule::Messages, steer, "the pattern added `Only here.` to the conversation once");
     assert_breaks(|| Loop::CopiesMessages, scenario(steer), expected).await;
 }
 
@@ -128,40 +147,100 @@ async fn a_pattern_that_ignores_awaits_user_is_rejected() {
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_ignores_results_is_rejected() {
     let end = "a result that asks for the end";
-    let expected = (Rule::Calls, end, "although all results ask for the end");
+    let expected = (Rule::Calls, end, "although all results had asked for the end");
     assert_breaks(|| Loop::IgnoresTerminate, scenarios(), expected).await;
-    let expected = (Rule::Calls, "two requests", "the model has not seen the results");
+    let expected = (Rule::Calls, "two requests", "the model had not seen the results");
     assert_breaks(|| Loop::IgnoresResults, scenarios(), expected).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pattern_whose_state_outlives_its_request_is_rejected() {
-    let expected = (Rule::Aborts, "a plain answer", "the same inputs lead to something else");
+    let expected = (Rule::Aborts, "a plain answer", ", when the scenario runs again, ");
     assert_breaks(|| KeepsRound, scenarios(), expected).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_hides_errors_and_limits_is_rejected() {
-    let expected = (Rule::ModelErrors, "a plain answer", "fails at request 0: no run ends with");
+    let expected =
+        (Rule::ModelErrors, "a plain answer", "when request 1 fails, the run does not end with");
     assert_breaks(|| Loop::HidesModelErrors, scenarios(), expected).await;
     assert_breaks(|| Loop::RetriesModelErrors, scenarios(), expected).await;
-    let expected = (Rule::ModelErrors, "a plain answer", "1 more requests are sent before");
+    let expected =
+        (Rule::ModelErrors, "a plain answer", "does not end at once, but sends other requests");
     assert_breaks(|| Loop::AsksAfterModelErrors, scenarios(), expected).await;
-    let expected = (Rule::ModelErrors, "a plain answer", "after `Continue`: message 1 is");
+    let expected =
+        (Rule::ModelErrors, "a plain answer", "and `Continue` resumes the run, message 2 differs");
     assert_breaks(|| Loop::NotesModelErrors, scenarios(), expected).await;
-    let expected = (Rule::Limits, "a plain answer", "the ends are Done");
+    let expected = (Rule::Limits, "a plain answer", "The runs end as: Done");
     assert_breaks(|| Loop::HidesLimits, scenarios(), expected).await;
+}
+
+/// C501: a pattern that survives errors of the model is right if the scenario says so, and if it
+/// answers all the same.
+#[tokio::test(start_paused = true)]
+async fn a_pattern_that_tolerates_model_errors_conforms() {
+    let plain = || scenario("a plain answer").into_iter().map(Scenario::tolerates_model_errors);
+    for pattern in [Loop::RetriesModelErrors, Loop::Right] {
+        let report = check(|| pattern, plain()).await.unwrap();
+        assert!(report.sessions > 40, "{report:?}");
+    }
+    // Without keys, all requests are sent again after a crash, so that the votes may change.
+    for (has_keys, votes) in [(true, ["4", "5", "6"]), (false, ["4"; 3])] {
+        let votes = Scenario::new("votes", votes.map(Script::text)).request("2 + 2?");
+        let pattern = || ParallelVotes { has_keys, hides_errors: true };
+        check(pattern, [votes.tolerates_model_errors()]).await.unwrap();
+    }
+    for (wrong, observed) in [
+        (Loop::HidesModelErrors, "the run ends, and the user's request has no answer"),
+        (Loop::FailsAtModelErrors, "the run ends with another error"),
+        (Loop::FailsAfterModelErrors, "the next request of the user ends with an error"),
+        (Loop::AsksAfterModelErrors, "does not end at once, but sends other requests"),
+    ] {
+        let expected = (Rule::ModelErrors, "a plain answer", observed);
+        assert_breaks(|| wrong, plain().collect(), expected).await;
+    }
+}
+
+/// C502: the whole text of a violation.
+#[tokio::test(start_paused = true)]
+async fn a_violation_is_plain() {
+    let violation = check(|| Loop::TakesNoSteers, scenario("a steer")).await.unwrap_err();
+    let expected = "\
+the pattern breaks the rule `messages` in the scenario `a steer`: the run ended, and the pattern \
+had not taken `Only here.`.
+The rule: A message of the user that arrives during a run is answered once before its end.
+
+The log, up to there:
+   0  opened
+   1  queued           request, user: Look.
+   2  run_started      cause: user_request input-1
+   3  delivered        input: input-1
+   4  request_started  model: test/scripted
+   5  replied          assistant: [a look({})][b send({})]
+   6  call_started     arguments: {}, call: a
+   7  call_started     arguments: {}, call: b
+   8  queued           steering, user: Only here.
+   9  call_finished    result of a (Ok): look done
+  10  call_finished    result of b (Ok): send done
+  11  request_started  model: test/scripted
+  12  replied          assistant: Steered.
+  13  run_ended        end: done";
+    assert_eq!(violation.to_string(), expected);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_mixes_up_sessions_is_rejected() {
-    let expected = (Rule::SharedValue, "a plain answer", "the first session differs: custom event");
+    let expected = (
+        Rule::SharedValue,
+        "a plain answer",
+        "in the first session, custom event 1 is one too many",
+    );
     assert_breaks(KeepsSession::default, scenarios(), expected).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_hangs_is_rejected() {
-    let expected = (Rule::Sessions, "a plain answer", "the agent is not idle after 60s");
+    let expected = (Rule::Sessions, "a plain answer", "the agent had not finished after 60s");
     assert_breaks(|| Loop::Hangs, scenarios(), expected).await;
 }
 
@@ -195,7 +274,8 @@ async fn a_pattern_that_sends_requests_together_conforms() {
         let report = check(right, votes()).await;
         let report = report.unwrap_or_else(|violation| panic!("{violation}"));
         assert!(report.sessions > 50, "{report:?}");
-        let expected = (Rule::ModelErrors, "votes", "fails at request 0: no run ends with");
+        let expected =
+            (Rule::ModelErrors, "votes", "when request 1 fails, the run does not end with");
         let wrong = || ParallelVotes { has_keys, hides_errors: true };
         assert_breaks(wrong, votes().into(), expected).await;
     }
@@ -205,7 +285,7 @@ async fn a_pattern_that_sends_requests_together_conforms() {
 #[tokio::test(start_paused = true)]
 async fn replies_under_keys_are_the_same_after_a_crash() {
     let agent = |model| GenericAgent::builder(model, KeyedVotes(3));
-    let votes = testing::Scenario::new(["4", "5", "6"].map(Script::text)).request("2 + 2?");
+    let votes = testing::ScriptedSession::new(["4", "5", "6"].map(Script::text)).request("2 + 2?");
     let report = testing::crash_at_every_append(agent, votes).await.unwrap();
     assert_eq!((report.requests, report.compared), (3, report.appends), "{report}");
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use loopwright_core::message::UserMessage;
+use loopwright_core::message::{AssistantMessage, UserMessage};
 use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError, async_trait};
 use loopwright_patterns::PiPattern;
 
@@ -54,7 +54,7 @@ pub(crate) struct FailsOnReentry;
 impl BehaviorPattern for FailsOnReentry {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         if step.state("entered").unwrap_or(false) {
-            return Err(StepError::pattern(std::io::Error::other("the plan is lost")));
+            return Err(lost());
         }
         step.take_input().await?;
         step.set_state("entered", true)?;
@@ -133,6 +133,10 @@ pub(crate) enum Loop {
     AsksAfterModelErrors,
     /// After an error of the model, a message is added.
     NotesModelErrors,
+    /// After an error of the model, the run ends with another error.
+    FailsAtModelErrors,
+    /// After an error of the model, the run ends with an answer, and the next one fails.
+    FailsAfterModelErrors,
     /// At a limit, the run ends as if it was done.
     HidesLimits,
     /// An answer is requested to results that ask for the end.
@@ -145,12 +149,17 @@ pub(crate) enum Loop {
     CopiesMessages,
     /// The run never ends.
     Hangs,
+    /// No mistake.
+    Right,
 }
 
 #[async_trait]
 impl BehaviorPattern for Loop {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
+        if step.session_state("failed").unwrap_or(false) {
+            return Err(lost());
+        }
         let takes_steers =
             !matches!(self, Loop::TakesNoMessages | Loop::TakesNoSteers | Loop::DeliversLate);
         loop {
@@ -171,6 +180,12 @@ impl BehaviorPattern for Loop {
                 match self {
                     Loop::HidesModelErrors => return Ok(StepEnd::Done),
                     Loop::RetriesModelErrors => continue,
+                    Loop::FailsAtModelErrors => return Err(lost()),
+                    Loop::FailsAfterModelErrors => {
+                        step.set_session_state("failed", true)?;
+                        step.remember(AssistantMessage::from("It failed.")).await?;
+                        return Ok(StepEnd::Done);
+                    }
                     Loop::AsksAfterModelErrors => drop(step.ask_with(Ask::detached()).await?),
                     Loop::NotesModelErrors => {
                         step.remember(UserMessage::from("It failed.")).await?;
@@ -246,6 +261,10 @@ impl BehaviorPattern for KeepsSession {
         }
         Ok(end)
     }
+}
+
+fn lost() -> StepError {
+    StepError::pattern(std::io::Error::other("the plan is lost"))
 }
 
 fn ends_with_reply(step: &StepContext<'_>) -> bool {

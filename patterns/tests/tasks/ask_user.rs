@@ -16,7 +16,7 @@ fn agent(model: impl ChatModel + 'static) -> AgentBuilder {
 use loopwright_core::RunContext;
 use loopwright_core::event::{Decision, Provided, RunStatus};
 use loopwright_core::log::InMemory;
-use loopwright_core::testing::{Scenario, Script, ScriptedModel, crash_at_every_append};
+use loopwright_core::testing::{Script, ScriptedModel, ScriptedSession, crash_at_every_append};
 use loopwright_patterns::conformance;
 use serde_json::json;
 
@@ -58,7 +58,7 @@ async fn it_conforms() {
     let own = conformance::Scenario::new("a question", replies()).request("Paint it.");
     let own = own.agent(|agent, _| agent.tool(AskUser::new())).decisions(|_| blue());
     assert_conforms(|| PiPattern, vec![own]).await;
-    let scenario = Scenario::new(replies()).request("Paint it.").decisions(|_| blue());
+    let scenario = ScriptedSession::new(replies()).request("Paint it.").decisions(|_| blue());
     let report = crash_at_every_append(agent, scenario).await.unwrap();
     assert_eq!((report.requests, report.compared), (2, report.appends), "{report}");
 }

@@ -64,7 +64,7 @@ impl<P: BehaviorPattern> BehaviorPattern for Branches<P> {
 
 use loopwright_core::log::{LogEntry, SessionLog};
 use loopwright_core::model::ChatRequest;
-use loopwright_core::testing::{Harness, Scenario, Script, ScriptedModel, TestTool};
+use loopwright_core::testing::{Harness, Script, ScriptedModel, ScriptedSession, TestTool};
 use loopwright_patterns::PiPattern;
 use serde_json::{Value, json};
 
@@ -130,7 +130,7 @@ async fn it_conforms() {
         let two = [look(), Script::text("Two."), score(9)];
         one.into_iter().chain(two).chain([Script::text("Three."), score(1)])
     };
-    let scenario = Scenario::new(branches().chain(branches()));
+    let scenario = ScriptedSession::new(branches().chain(branches()));
     let two = scenario.request("Solve it.").request("And this.");
     assert_survives_crashes(pattern, two).await;
 }

@@ -33,7 +33,7 @@ impl<P: BehaviorPattern> BehaviorPattern for BestOffer<P> {
 // [/pattern]
 
 use loopwright_core::message::Usage;
-use loopwright_core::testing::{Scenario, Script, ScriptedModel, TestTool};
+use loopwright_core::testing::{Script, ScriptedModel, ScriptedSession, TestTool};
 use loopwright_core::{AgentBuilder, GenericAgent};
 use loopwright_patterns::PiPattern;
 use serde_json::json;
@@ -83,7 +83,8 @@ async fn it_conforms() {
     let scenarios = scenarios.map(|scenario| scenario.agent(|agent, _| with_stand_ins(agent)));
     kit::assert_conforms(pattern, scenarios.collect()).await;
     let agent = |model: ScriptedModel| with_stand_ins(GenericAgent::builder(model, pattern()));
-    let two = Scenario::new(["One.", "Two."].map(Script::text)).request("One?").request("Two?");
+    let two =
+        ScriptedSession::new(["One.", "Two."].map(Script::text)).request("One?").request("Two?");
     let report = loopwright_core::testing::crash_at_every_append(agent, two).await.unwrap();
     assert_eq!((report.requests, report.compared), (2, report.appends), "{report}");
 }

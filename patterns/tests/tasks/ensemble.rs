@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use loopwright_core::limits::{Budget, Limit, Resource};
 use loopwright_core::message::Usage;
-use loopwright_core::testing::{Harness, Scenario, Script, ScriptedModel};
+use loopwright_core::testing::{Harness, Script, ScriptedModel, ScriptedSession};
 use loopwright_core::{AgentBuilder, model::ChatRequest};
 use serde_json::json;
 use tokio::time::Instant;
@@ -89,7 +89,7 @@ async fn it_conforms() {
     let all = scenarios_without_calls(value).into_iter().chain([votes]).collect();
     assert_conforms(pattern, all).await;
     let replies = ["A", "B", "A", "C", "C", "B"].map(vote);
-    let two = Scenario::new(replies).request("Which?").request("And then?");
+    let two = ScriptedSession::new(replies).request("Which?").request("And then?");
     assert_survives_crashes(pattern, two).await;
 }
 

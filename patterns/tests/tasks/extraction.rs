@@ -37,7 +37,7 @@ impl BehaviorPattern for Extract {
 // [/pattern]
 
 use loopwright_core::event::RunStatus;
-use loopwright_core::testing::{Harness, Scenario, Script};
+use loopwright_core::testing::{Harness, Script, ScriptedSession};
 use loopwright_patterns::PiPattern;
 use serde_json::json;
 
@@ -86,7 +86,9 @@ async fn it_conforms() {
     let two = scenario("two values", value).request("Who?").request("And who?");
     assert_conforms(pattern, scenarios_without_calls(value).into_iter().chain([two]).collect())
         .await;
-    let two = Scenario::new(replies().into_iter().chain(replies())).request("Who?").request("Who?");
+    let two = ScriptedSession::new(replies().into_iter().chain(replies()))
+        .request("Who?")
+        .request("Who?");
     assert_survives_crashes(pattern, two).await;
 }
 

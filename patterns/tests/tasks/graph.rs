@@ -58,7 +58,7 @@ impl BehaviorPattern for Drafting {
 
 use loopwright_core::event::{Decision, Provided, RunStatus};
 use loopwright_core::log::SessionLog;
-use loopwright_core::testing::{Harness, Scenario, Script, TestTool};
+use loopwright_core::testing::{Harness, Script, ScriptedSession, TestTool};
 use serde_json::json;
 
 use crate::kit::{assert_conforms, assert_survives_crashes, scenario, scenarios};
@@ -109,7 +109,7 @@ async fn it_conforms() {
             answer(if is_first { "no" } else { "yes" })
         });
     assert_conforms(|| Drafting, scenarios(value).into_iter().chain([declined]).collect()).await;
-    let declining = Scenario::new(replies()).request("Write.").decisions(|action| {
+    let declining = ScriptedSession::new(replies()).request("Write.").decisions(|action| {
         let is_first = action.question().is_some_and(|question| question.question.contains("d2"));
         answer(if is_first { "no" } else { "yes" })
     });

@@ -46,7 +46,7 @@ impl<P: BehaviorPattern> BehaviorPattern for Judged<P> {
 
 use loopwright_core::message::MessageKind;
 use loopwright_core::model::ChatRequest;
-use loopwright_core::testing::{Harness, Scenario, Script, ScriptedModel};
+use loopwright_core::testing::{Harness, Script, ScriptedModel, ScriptedSession};
 use loopwright_patterns::PiPattern;
 use serde_json::{Value, json};
 
@@ -110,7 +110,7 @@ async fn it_conforms() {
         Script::text("Another."),
         verdict(true),
     ];
-    let two = Scenario::new(replies).request("Write.").request("Write more.");
+    let two = ScriptedSession::new(replies).request("Write.").request("Write more.");
     assert_survives_crashes(pattern, two).await;
 }
 

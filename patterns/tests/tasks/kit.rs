@@ -157,7 +157,7 @@ pub(crate) async fn assert_conforms<P: BehaviorPattern + 'static>(
 /// Asserts that a crash at every append leads to the same result.
 pub(crate) async fn assert_survives_crashes<P: BehaviorPattern + 'static>(
     pattern: impl Fn() -> P,
-    scenario: testing::Scenario,
+    scenario: testing::ScriptedSession,
 ) {
     let agent =
         |model: ScriptedModel| equipped(GenericAgent::builder(model.clone(), pattern()), &model);

@@ -46,7 +46,7 @@ use std::sync::Arc;
 use loopwright_core::event::Decision;
 use loopwright_core::message::MessageKind;
 use loopwright_core::model::ChatRequest;
-use loopwright_core::testing::{Harness, Scenario, Script, ScriptedModel, TestTool};
+use loopwright_core::testing::{Harness, Script, ScriptedModel, ScriptedSession, TestTool};
 use loopwright_core::tool::Effect;
 use loopwright_core::{AgentBuilder, Message};
 use serde_json::{Value, json};
@@ -129,7 +129,8 @@ async fn it_conforms() {
     let own = scenario("a plan", next_plan).request("Please look.").request("Please pay.");
     let all = scenarios(next_plan).into_iter().chain([own]).collect();
     assert_conforms(|| PlanExecute, all).await;
-    assert_survives_crashes(|| PlanExecute, Scenario::new(replies()).request("Buy it.")).await;
+    assert_survives_crashes(|| PlanExecute, ScriptedSession::new(replies()).request("Buy it."))
+        .await;
 }
 
 /// C177

@@ -19,7 +19,7 @@ impl<P: BehaviorPattern> BehaviorPattern for Painter<P> {
 // [/pattern]
 
 use loopwright_core::event::{Decision, Provided, RunStatus};
-use loopwright_core::testing::{Harness, Scenario, Script};
+use loopwright_core::testing::{Harness, Script, ScriptedSession};
 use loopwright_patterns::{PiPattern, conformance};
 use serde_json::json;
 
@@ -62,7 +62,7 @@ async fn another_message_is_answered_instead() {
 async fn it_conforms() {
     assert_conforms(|| Painter(PiPattern), conformance::scenarios()).await;
     let replies = ["Blue it is.", "Red it is."].map(Script::text);
-    let two = Scenario::new(replies).request("Paint it.").request("And the door.");
+    let two = ScriptedSession::new(replies).request("Paint it.").request("And the door.");
     assert_survives_crashes(|| Painter(PiPattern), two.decisions(|_| blue())).await;
 }
 

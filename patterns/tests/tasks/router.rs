@@ -132,7 +132,7 @@ async fn it_conforms() {
     let agent = |model: ScriptedModel| {
         with_tools(GenericAgent::builder(model.clone(), team()).model_named("router", model))
     };
-    let two = testing::Scenario::new(replies().into_iter().chain(replies()))
+    let two = testing::ScriptedSession::new(replies().into_iter().chain(replies()))
         .request("My money back.")
         .request("And for the other one.");
     // A crash during the refund makes its outcome unknown, and its result is not compared.

@@ -40,7 +40,7 @@ impl BehaviorPattern for SelfConsistency {
 // [/pattern]
 
 use loopwright_core::log::LogEntry;
-use loopwright_core::testing::{Harness, Scenario, Script};
+use loopwright_core::testing::{Harness, Script, ScriptedSession};
 use serde_json::json;
 
 use crate::kit::{assert_conforms, assert_survives_crashes, scenario, scenarios_without_calls};
@@ -89,7 +89,7 @@ async fn it_conforms() {
     let votes = scenario("votes", value).request("2 + 2?").request("And again?");
     let all = scenarios_without_calls(value).into_iter().chain([votes]).collect();
     assert_conforms(pattern, all).await;
-    let two = Scenario::new(replies()).request("2 + 2?").request("And again?");
+    let two = ScriptedSession::new(replies()).request("2 + 2?").request("And again?");
     assert_survives_crashes(pattern, two).await;
 }
 

@@ -12,7 +12,8 @@ use crate::event::Envelope;
 use crate::log::entry::LogEntry;
 use crate::log::session_log::SessionLog;
 use crate::message::{CallId, ResultStatus};
-use crate::testing::check::ensure;
+use crate::testing::check_error::CheckError;
+use crate::testing::trace::describe;
 use crate::tool::{Effect, Tool, ToolContext, ToolOutput, ToolSpec};
 
 /// The calls that ran, in order. Clones share the list.
@@ -71,7 +72,7 @@ pub(super) fn check_calls(
     entries: &[LogEntry],
     calls: &RecordedCalls,
     effects: &HashMap<Arc<str>, Effect>,
-) -> Result<(), String> {
+) -> Result<(), CheckError> {
     let result_of = |entries: &[LogEntry], id: &CallId| {
         entries.iter().find_map(|entry| match entry {
             LogEntry::CallFinished { result } => {
@@ -86,7 +87,9 @@ pub(super) fn check_calls(
     for call in started {
         let runs = calls.count(call);
         if result_of(logged, call).is_some() {
-            ensure(runs == 0, &format!("call {call} was finished and ran again"))?;
+            if runs > 0 {
+                return Err(CheckError::new(format!("the finished call {call} ran again")));
+            }
             continue;
         }
         let last = logged.iter().rev().find(|entry| match entry {
@@ -102,13 +105,14 @@ pub(super) fn check_calls(
         if effects.get(&result.name) == Some(&Effect::AtMostOnce) {
             let (name, status) = (&result.name, result.status);
             if runs > 0 {
-                return Err(format!("the at-most-once call {call} of `{name}` ran a second time"));
+                let text = format!("the at-most-once call {call} of `{name}` ran a second time");
+                return Err(CheckError::new(text));
             }
             if status != ResultStatus::OutcomeUnknown {
-                return Err(format!(
-                    "the at-most-once call {call} of `{name}` had started before the crash, and \
-                     its result is {status:?}"
-                ));
+                return Err(CheckError::new(format!(
+                    "the result of the at-most-once call {call} of `{name}`, which had started, \
+                     does not say that its outcome is unknown: it is {status:?}"
+                )));
             }
         }
     }
@@ -120,15 +124,13 @@ pub(super) fn check_effects(
     before: u64,
     after: u64,
     complete: &EndedSession,
-) -> Result<(), String> {
+) -> Result<(), CheckError> {
     let expected = complete.side_effects.end - complete.side_effects.start;
     if before + after <= expected {
         return Ok(());
     }
-    Err(format!(
-        "a side effect took place twice: {before} before the crash and {after} after it, and \
-         {expected} without a crash"
-    ))
+    let error = CheckError::new("a side effect took place twice");
+    Err(error.note(format!("Before the crash: {before}, after it: {after}, expected: {expected}")))
 }
 
 /// Checks that the sequence numbers of `emitted` continue without gaps after the entries before the
@@ -137,7 +139,7 @@ pub(super) fn check_numbers(
     logged: &[LogEntry],
     entries: &[LogEntry],
     emitted: &[Arc<Envelope>],
-) -> Result<(), String> {
+) -> Result<(), CheckError> {
     let mut last = SessionLog::events("s", logged).len() as u64;
     let all = SessionLog::events("s", entries);
     for event in emitted {
@@ -145,20 +147,25 @@ pub(super) fn check_numbers(
             continue; // a delta, or one of several events of an entry
         }
         if event.seq != last + 1 {
-            return Err(format!("event {} follows event {last}: {:?}", event.seq, event.event));
+            let text = format!("the numbers of events have a gap: {} follows {last}", event.seq);
+            return Err(
+                CheckError::new(text).note(format!("The event: {}", describe(&event.event)))
+            );
         }
         last = event.seq;
         let expected = all.get(last as usize - 1).map(|logged| &logged.event);
         if expected != Some(&event.event) {
-            return Err(format!(
-                "event {last} was emitted as {:?}, and the log has {expected:?}",
-                event.event
-            ));
+            let (emitted, logged) = (describe(&event.event), expected.map(describe));
+            let kind = "an emitted event differs from the event of the log";
+            return Err(CheckError::new(format!("{kind}: number {last}"))
+                .note(format!("Emitted: {emitted}"))
+                .note(format!("The log: {}", logged.unwrap_or_default())));
         }
     }
     if last == all.len() as u64 {
         Ok(())
     } else {
-        Err(format!("event {last} is the last one emitted, and the log has {}", all.len()))
+        let text = format!("{last} events were emitted, and the log has {}", all.len());
+        Err(CheckError::new(text))
     }
 }

@@ -9,6 +9,7 @@ use crate::log::entry::{BUDGET_KEY, LogEntry, StateScope};
 use crate::log::replay_messages;
 use crate::log::session_log::SessionLog;
 use crate::message::{CallId, History, Message};
+use crate::testing::check_error::CheckError;
 use crate::testing::recording::is_same_message;
 use crate::testing::trace::line;
 
@@ -32,10 +33,14 @@ struct Product {
 impl Product {
     fn of(entries: &[LogEntry]) -> Self {
         let end = |entry: &LogEntry| match entry {
-            LogEntry::RunEnded { end, error, limit, value, handed_back, .. } => Some(format!(
-                "{end:?}, error {error:?}, limit {limit:?}, value {value:?}, handed back \
-                 {handed_back:?}"
-            )),
+            LogEntry::RunEnded { end, error, limit, value, handed_back, .. } => {
+                let error = error.as_ref().map(|error| format!(", error: {error}"));
+                let limit = limit.map(|limit| format!(", limit: {limit}"));
+                let value = value.as_ref().map(|value| format!(", value: {value}"));
+                let back = (!handed_back.is_empty()).then(|| format!(", back: {handed_back:?}"));
+                let parts = [error, limit, value, back].into_iter().flatten();
+                Some(format!("{end:?}{}", parts.collect::<String>()))
+            }
             _ => None,
         };
         let event = |entry: &LogEntry| match entry {
@@ -65,22 +70,34 @@ impl<'a> Comparison<'a> {
     }
 
     /// Checks that a session with this log has the same results.
-    pub(super) fn check(&self, entries: &[LogEntry]) -> Result<(), String> {
-        let (expected, actual) = (&self.expected, Product::of(entries));
+    pub(super) fn check(&self, log: &[LogEntry]) -> Result<(), CheckError> {
+        let (expected, actual) = (&self.expected, Product::of(log));
         let is_same = |a: &Arc<Message>, b: &Arc<Message>| is_same_message(a, b, self.unknown);
         let text = |message: &Arc<Message>| line(message);
-        same("end of a run", &expected.ends, &actual.ends, |a, b| a == b, String::clone)?;
-        same("message", &expected.messages, &actual.messages, is_same, text)?;
-        let context = "message of the next request";
-        same(context, &expected.context, &actual.context, is_same, text)?;
-        same("custom event", &expected.events, &actual.events, |a, b| a == b, String::clone)?;
-        if expected.state != actual.state {
-            return Err(format!(
-                "the state differs: it is {:?}, and {:?} without a crash",
-                actual.state, expected.state
-            ));
+        let until = |error: CheckError, message: Option<&Arc<Message>>| match message {
+            Some(message) => error.log_until(log, message.id),
+            None => error.log(log),
+        };
+        same("the end of run", &expected.ends, &actual.ends, |a, b| a == b, String::clone)
+            .map_err(|(_, error)| error.log(log))?;
+        same("message", &expected.messages, &actual.messages, is_same, text)
+            .map_err(|(at, error)| until(error, actual.messages.get(at)))?;
+        let context = "the next request's message";
+        same(context, &expected.context, &actual.context, is_same, text)
+            .map_err(|(_, error)| error.log(log))?;
+        same("custom event", &expected.events, &actual.events, |a, b| a == b, String::clone)
+            .map_err(|(_, error)| error.log(log))?;
+        if expected.state == actual.state {
+            return Ok(());
         }
-        Ok(())
+        let text = |state: &BTreeMap<(StateScope, Arc<str>), Value>| {
+            let value = |((_, key), value): (&(StateScope, Arc<str>), _)| format!("{key}: {value}");
+            state.iter().map(value).collect::<Vec<_>>().join(", ")
+        };
+        let error = CheckError::new("the state of the pattern differs")
+            .note(format!("Observed: {}", text(&actual.state)))
+            .note(format!("Expected: {}", text(&expected.state)));
+        Err(error.log(log))
     }
 }
 
@@ -100,22 +117,20 @@ fn without_numbers(value: &Value, messages: &[Arc<Message>]) -> Value {
     }
 }
 
+/// Compares two lists. Returns the position of the first difference, and the error.
 fn same<T>(
-    what: &str,
+    kind: &str,
     expected: &[T],
     actual: &[T],
     is_same: impl Fn(&T, &T) -> bool,
     text: impl Fn(&T) -> String,
-) -> Result<(), String> {
+) -> Result<(), (usize, CheckError)> {
     let differs = |at: &usize| match (expected.get(*at), actual.get(*at)) {
         (Some(expected), Some(actual)) => !is_same(expected, actual),
         _ => true,
     };
     let Some(at) = (0..expected.len().max(actual.len())).find(differs) else { return Ok(()) };
-    let text = |list: &[T]| list.get(at).map_or("missing".to_owned(), &text);
-    Err(format!(
-        "{what} {at} differs: it is `{}`, and `{}` without a crash",
-        text(actual),
-        text(expected)
-    ))
+    let text = |list: &[T]| list.get(at).map(&text);
+    let (actual, expected) = (text(actual), text(expected));
+    Err((at, CheckError::difference(kind, at, actual.as_deref(), expected.as_deref())))
 }

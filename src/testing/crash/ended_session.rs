@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::input_queue::{Append, SentInput};
 use super::requests::awaits_reply;
-use super::scenario::ScenarioInput;
+use super::scripted_session::ScriptedInput;
 use crate::log::entry::LogEntry;
 use crate::message::{CallId, ToolResult};
 use crate::testing::recording::Recording;
@@ -26,7 +26,7 @@ pub(super) struct EndedSession {
 
 impl EndedSession {
     /// Returns whether the first `cut` entries contain this input.
-    pub(super) fn has_input(&self, input: &ScenarioInput, cut: usize) -> bool {
+    pub(super) fn has_input(&self, input: &ScriptedInput, cut: usize) -> bool {
         let sent = self.sent.iter().find(|sent| sent.number == input.number);
         let log_len = sent.map_or(0, |sent| sent.log_len);
         let first = self.entry_of(input, log_len);
@@ -34,7 +34,7 @@ impl EndedSession {
     }
 
     /// Returns the position of the first entry, from `from` on, to which this input led.
-    fn entry_of(&self, input: &ScenarioInput, from: usize) -> Option<usize> {
+    fn entry_of(&self, input: &ScriptedInput, from: usize) -> Option<usize> {
         let first = self.log[from..].iter().position(|entry| input.leads_to(entry));
         first.map(|at| from + at)
     }
@@ -72,7 +72,7 @@ impl EndedSession {
 
     /// Returns whether, within the first `cut` entries, each input whose condition had held has
     /// arrived, and the work during which it arrived has ended.
-    pub(super) fn is_settled(&self, inputs: &[ScenarioInput], cut: usize) -> bool {
+    pub(super) fn is_settled(&self, inputs: &[ScriptedInput], cut: usize) -> bool {
         let due = self.sent.iter().filter(|sent| sent.was_due && sent.log_len <= cut);
         let mut due = due.filter_map(|sent| {
             let input = inputs.iter().find(|input| input.number == sent.number)?;

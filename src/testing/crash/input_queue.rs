@@ -1,4 +1,4 @@
-//! [`InputQueue`]: the unsent inputs of a scenario, and a memory that sends them when their
+//! [`InputQueue`]: the unsent inputs of a session, and a memory that sends them when their
 //! condition holds.
 
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::scenario::{EffectCount, ScenarioInput};
+use super::scripted_session::{EffectCount, ScriptedInput};
 use crate::error::MemoryError;
 use crate::log::entry::LogEntry;
 use crate::log::memory::{InMemory, Memory};
@@ -28,7 +28,7 @@ pub(super) struct InputQueue {
 struct State {
     /// The handle for sending; `None` until the session is open.
     handle: Option<AgentHandle>,
-    unsent: VecDeque<ScenarioInput>,
+    unsent: VecDeque<ScriptedInput>,
     sent: Vec<SentInput>,
     appends: Vec<Append>,
 }
@@ -55,7 +55,7 @@ pub(super) struct SentInput {
 impl InputQueue {
     pub(super) fn new(
         log: InMemory,
-        inputs: &[ScenarioInput],
+        inputs: &[ScriptedInput],
         snapshot: Option<Snapshot>,
         effects: Option<EffectCount>,
     ) -> Self {
@@ -69,7 +69,7 @@ impl InputQueue {
     }
 
     /// Removes and returns the next input.
-    pub(super) fn next(&self) -> Option<ScenarioInput> {
+    pub(super) fn next(&self) -> Option<ScriptedInput> {
         self.take_if(false, |_| true)
     }
 
@@ -86,8 +86,8 @@ impl InputQueue {
     fn take_if(
         &self,
         was_due: bool,
-        is_wanted: impl Fn(&ScenarioInput) -> bool,
-    ) -> Option<ScenarioInput> {
+        is_wanted: impl Fn(&ScriptedInput) -> bool,
+    ) -> Option<ScriptedInput> {
         let mut state = self.state();
         let input =
             state.unsent.front().is_some_and(is_wanted).then(|| state.unsent.pop_front())??;
@@ -110,9 +110,7 @@ impl Memory for InputQueue {
             let end = at as usize + entries.len();
             self.state().appends.push(Append { end, effects });
         }
-        let is_due = |input: &ScenarioInput| {
-            input.when.as_ref().is_some_and(|when| entries.iter().any(|entry| when(entry)))
-        };
+        let is_due = |input: &ScriptedInput| input.is_due(&entries);
         let handle = self.state().handle.clone();
         if let Some(handle) = handle
             && let Some(input) = self.take_if(true, is_due)

@@ -22,6 +22,13 @@ pub(super) fn sent_requests(log: &[LogEntry]) -> Vec<MessageId> {
     sent
 }
 
+/// Returns the position after the entry that starts a request: the request with this number after
+/// the first `cut` entries, from zero.
+pub(super) fn request_end(log: &[LogEntry], cut: usize, number: usize) -> usize {
+    let is_sent = |end: &usize| sent_requests(&log[cut..*end]).len() > number;
+    (cut..=log.len()).find(is_sent).unwrap_or(log.len())
+}
+
 /// Returns for each request of this log whether a session that continues from it no longer needs
 /// the reply. The reply to a detached request without a key is needed until the pattern has written
 /// something.

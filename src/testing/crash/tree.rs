@@ -18,6 +18,7 @@ use crate::log::store::SessionStore;
 use crate::message::MessageKind;
 use crate::session::handle::AgentHandle;
 use crate::session::sub_agents::child_agent::ChildAgent;
+use crate::testing::log_text::entry_line;
 use crate::tool::Effect;
 use cuts::{Cuts, Logs, all_cuts};
 use recorder::Recorder;
@@ -325,7 +326,7 @@ fn check_once(log: &[LogEntry], effects: &BTreeMap<Arc<str>, Effect>) -> Result<
             _ => true,
         };
         if !is_new {
-            return Err(format!("this happens twice: {entry:?}"));
+            return Err(format!("this happens twice: {}", entry_line(entry)));
         }
     }
     Ok(())

@@ -1,13 +1,12 @@
 //! [`Difference`]: the deviation of a replayed session from its log.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
-use serde_json::Value;
-
-use crate::log::entry::{BUDGET_KEY, LogEntry};
-use crate::message::{ContentPart, Message, MessageKind};
+use crate::log::entry::LogEntry;
+use crate::message::{Message, MessageKind};
 use crate::testing::excerpt::{excerpt, excerpts};
+use crate::testing::log_text::comparable;
+use crate::testing::trace::message_text;
 
 /// The deviation of an agent from a log. `Display` writes one sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,59 +85,6 @@ impl Difference {
 
 fn json(body: &MessageKind) -> String {
     serde_json::to_string(body).unwrap_or_default()
-}
-
-/// Formats a message as one line.
-fn message_text(body: &MessageKind) -> String {
-    match body {
-        MessageKind::User(m) => format!("user: {}", m.text()),
-        MessageKind::Custom(m) => format!("{}: {}", m.kind, m.data),
-        MessageKind::ToolResult(m) => {
-            format!("result of {} ({:?}): {}", m.call, m.status, m.text())
-        }
-        MessageKind::Assistant(m) => {
-            let mut out = String::from("assistant: ");
-            for part in &m.parts {
-                match part {
-                    ContentPart::Text { text, .. } => out.push_str(text),
-                    ContentPart::Thinking { text, .. } => drop(write!(out, "<{text}>")),
-                    ContentPart::ToolCall(call) => {
-                        let _ = write!(out, "[{} {}({})]", call.id, call.name, call.arguments);
-                    }
-                }
-            }
-            out
-        }
-    }
-}
-
-/// Returns an entry as JSON without the values that differ from run to run: times, message ids, and
-/// costs, which are rounded.
-pub(super) fn comparable(entry: &LogEntry) -> Value {
-    let mut value = serde_json::to_value(entry).unwrap_or_default();
-    if let Some(map) = value.as_object_mut() {
-        for key in ["time", "cost", "estimate"] {
-            map.remove(key);
-        }
-        if let LogEntry::State { key, .. } = entry
-            && key.starts_with(BUDGET_KEY)
-        {
-            map.remove("value"); // has a time
-        }
-        if map.contains_key("limit") {
-            map.remove("error"); // says how much was used
-        }
-        if matches!(entry, LogEntry::AbortRequested { .. }) {
-            map.remove("input"); // a generated id
-        }
-        if map.get("message").is_some_and(Value::is_string) {
-            map.remove("message");
-        }
-        for key in ["message", "result"] {
-            map.get_mut(key).and_then(Value::as_object_mut).map(|message| message.remove("id"));
-        }
-    }
-    value
 }
 
 /// Formats an entry as one short line.

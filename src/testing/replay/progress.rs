@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::difference::{Difference, comparable, summary};
+use super::difference::{Difference, summary};
 use super::epochs::{Epoch, is_silent};
 use crate::event::outcome::RunStatus;
 use crate::log::entry::LogEntry;
@@ -14,6 +14,7 @@ use crate::log::state::SessionState;
 use crate::message::{CallId, Message, MessageId};
 use crate::model::ChatRequest;
 use crate::session::handle::AgentHandle;
+use crate::testing::log_text::comparable;
 
 /// The baseline for the comparison of requests.
 #[derive(Default)]

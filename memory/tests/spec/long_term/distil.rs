@@ -5,7 +5,7 @@ use loopwright_core::message::{AssistantMessage, MessageId, UserMessage};
 use loopwright_core::model::{ChatRequest, ModelErrorKind};
 use loopwright_core::retrieval::{Passage, RetrievalError, Retriever};
 use loopwright_core::session::Profile;
-use loopwright_core::testing::{Harness, Scenario, ScriptedModel, crash_at_every_append};
+use loopwright_core::testing::{Harness, ScriptedModel, ScriptedSession, crash_at_every_append};
 use loopwright_core::{BehaviorPattern, GenericAgent, Message, StepContext, StepEnd, StepError};
 use loopwright_memory::long_term::{Distil, LongTermError};
 use loopwright_patterns::{Handoff, PiPattern, Rag, conformance};
@@ -156,7 +156,7 @@ async fn facts_are_stored_once_whatever_crashes() {
         [Script::text("Yes."), first, Script::text("Dry."), facts(&["The ark is dry."])]
     };
     let (_folder, memory) = open();
-    let scenario = Scenario::new(replies()).request("Build an ark.").request("Is it dry?");
+    let scenario = ScriptedSession::new(replies()).request("Build an ark.").request("Is it dry?");
     let agent = |model| {
         let pattern = Distil::new(PiPattern, memory.clone()).scope(scope.clone());
         GenericAgent::builder(model, pattern)

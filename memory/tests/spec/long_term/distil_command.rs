@@ -4,7 +4,9 @@ use loopwright_core::event::{Decision, InputEvent, RunStatus};
 use loopwright_core::log::LogEntry;
 use loopwright_core::message::MessageKind;
 use loopwright_core::model::{ChatRequest, ModelErrorKind};
-use loopwright_core::testing::{Gate, Harness, Scenario, ScriptedModel, crash_at_every_append};
+use loopwright_core::testing::{
+    Gate, Harness, ScriptedModel, ScriptedSession, crash_at_every_append,
+};
 use loopwright_core::tool::Approval;
 use loopwright_core::{AgentBuilder, AgentHandle, GenericAgent, RunContext};
 use loopwright_memory::long_term::{DISTIL_COMMAND, Distil, distil_session, is_distil_due};
@@ -194,7 +196,7 @@ async fn the_pattern_with_commands_conforms() {
     let (_folder, memory) = open();
     let replies =
         [Script::text("Yes."), facts(&["The ark has three decks."]), Script::text("Dry.")];
-    let scenario = Scenario::new(replies)
+    let scenario = ScriptedSession::new(replies)
         .request("Build an ark.")
         .request(DISTIL_COMMAND)
         .request("Is it dry?");

@@ -1,7 +1,7 @@
 //! The tools of models.
 
 use loopwright_core::event::Decision;
-use loopwright_core::testing::{Harness, Scenario, crash_at_every_append};
+use loopwright_core::testing::{Harness, ScriptedSession, crash_at_every_append};
 use loopwright_core::tool::Approval;
 use loopwright_core::{AgentBuilder, GenericAgent};
 use loopwright_patterns::PiPattern;
@@ -100,7 +100,7 @@ async fn calls_survive_every_crash() {
         remember("The ark is of gopher wood."),
         Script::text("Done."),
     ];
-    let scenario = Scenario::new(replies).request("Remember the ark.");
+    let scenario = ScriptedSession::new(replies).request("Remember the ark.");
     let agent = |model| GenericAgent::builder(model, PiPattern).tools(tools.clone());
     let report = crash_at_every_append(agent, scenario).await.unwrap();
     assert_eq!((report.calls, report.compared), (4, report.appends));

@@ -1,4 +1,4 @@
-//! [`Scenario`]: the session that a crash test repeats.
+//! [`ScriptedSession`]: a session that tests repeat.
 
 use std::sync::Arc;
 
@@ -11,32 +11,32 @@ use crate::event::outcome::RunCause;
 use crate::log::entry::LogEntry;
 use crate::model::ChatRequest;
 use crate::testing::script::Script;
-use crate::testing::scripted_model::ReplyFn;
+use crate::testing::scripted_model::{ReplyFn, ScriptedModel};
 use crate::tool::question::AnswerForm;
 
-/// A session for [`crash_at_every_append`](super::crash_at_every_append): the replies of the model,
-/// the inputs, and the decisions on pending actions.
+/// A session that tests repeat: the replies of the model, the inputs, and the decisions on pending
+/// actions. [`crash_at_every_append`](super::crash_at_every_append) repeats it with crashes.
 ///
 /// The inputs are sent in order, each once the agent is idle, or as soon as the condition of
-/// [`Scenario::when`] holds.
+/// [`ScriptedSession::when`] holds.
 ///
 /// ```
 /// use loopwright_core::log::LogEntry;
-/// use loopwright_core::testing::{Scenario, Script};
+/// use loopwright_core::testing::{ScriptedSession, Script};
 /// use serde_json::json;
 ///
 /// let replies = [Script::calls([("a", "search", json!({}))]), Script::text("Nothing found.")];
-/// let scenario = Scenario::new(replies)
+/// let session = ScriptedSession::new(replies)
 ///     .request("Search the archive.")
 ///     .steer("Only this year.")
 ///     .when(|entry| matches!(entry, LogEntry::CallStarted { .. }))
 ///     .compact();
-/// # let _ = scenario;
+/// assert_eq!(session.inputs().len(), 3);
 /// ```
 #[derive(Clone)]
-pub struct Scenario {
+pub struct ScriptedSession {
     pub(super) replies: Vec<Script>,
-    pub(super) inputs: Vec<ScenarioInput>,
+    pub(super) inputs: Vec<ScriptedInput>,
     pub(super) default_reply: Option<ReplyFn>,
     pub(super) decide: Arc<dyn Fn(&ExternalAction) -> Decision + Send + Sync>,
     pub(super) effects: Option<EffectCount>,
@@ -46,9 +46,9 @@ pub struct Scenario {
 /// A function that returns the number of side effects so far.
 pub(super) type EffectCount = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// One input of a scenario.
+/// One input of a [`ScriptedSession`].
 #[derive(Clone)]
-pub(super) struct ScenarioInput {
+pub struct ScriptedInput {
     pub(super) number: usize,
     pub(super) input: Input,
     pub(super) when: Option<Condition>,
@@ -56,11 +56,11 @@ pub(super) struct ScenarioInput {
 
 type Condition = Arc<dyn Fn(&LogEntry) -> bool + Send + Sync>;
 
-impl Scenario {
-    /// Creates a scenario in which the model gives these replies in turn, also to detached
+impl ScriptedSession {
+    /// Creates a session in which the model gives these replies in turn, also to detached
     /// requests. After a crash it replies to each request as without the crash.
     pub fn new(replies: impl IntoIterator<Item = Script>) -> Self {
-        Scenario {
+        ScriptedSession {
             replies: replies.into_iter().collect(),
             inputs: Vec::new(),
             default_reply: None,
@@ -146,18 +146,57 @@ impl Scenario {
         self
     }
 
+    /// Returns the scripted replies.
+    pub fn replies(&self) -> &[Script] {
+        &self.replies
+    }
+
+    /// Returns a model that gives the replies.
+    pub fn model(&self) -> ScriptedModel {
+        let model = ScriptedModel::new(self.replies.iter().cloned());
+        match self.default_reply.clone() {
+            Some(reply) => model.reply_with(move |request| reply(request)),
+            None => model,
+        }
+    }
+
+    /// Returns the inputs, in order.
+    pub fn inputs(&self) -> &[ScriptedInput] {
+        &self.inputs
+    }
+
+    /// Returns the decision on a pending action.
+    pub fn decision(&self, action: &ExternalAction) -> Decision {
+        (self.decide)(action)
+    }
+
     fn input(mut self, event: InputEvent) -> Self {
         let number = self.inputs.len();
         let input = match event {
             InputEvent::Reset | InputEvent::Compact(_) => event.into(),
             event => event.with_id(input_id(number)),
         };
-        self.inputs.push(ScenarioInput { number, input, when: None });
+        self.inputs.push(ScriptedInput { number, input, when: None });
         self
     }
 }
 
-impl ScenarioInput {
+impl ScriptedInput {
+    /// Returns the input, without the id under which crash tests find it again.
+    pub fn event(&self) -> InputEvent {
+        self.input.event.clone()
+    }
+
+    /// Returns whether the input is sent while the agent works, when its condition holds.
+    pub fn has_condition(&self) -> bool {
+        self.when.is_some()
+    }
+
+    /// Returns whether its condition holds for one of these entries.
+    pub fn is_due(&self, entries: &[LogEntry]) -> bool {
+        self.when.as_ref().is_some_and(|when| entries.iter().any(|entry| when(entry)))
+    }
+
     /// Returns whether the input is an abort or a reset.
     pub(super) fn stops_the_run(&self) -> bool {
         matches!(self.input.event, InputEvent::Abort(_) | InputEvent::Reset)
@@ -202,5 +241,5 @@ pub fn default_decision(action: &ExternalAction) -> Decision {
 }
 
 fn input_id(number: usize) -> String {
-    format!("scenario-{number}")
+    format!("input-{number}")
 }
