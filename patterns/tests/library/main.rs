@@ -11,6 +11,7 @@ mod branches;
 #[path = "../tasks/cassettes.rs"]
 mod cassettes;
 mod composition;
+mod debate;
 #[path = "../tasks/family.rs"]
 mod family;
 mod goal;
@@ -18,6 +19,7 @@ mod graph;
 #[path = "../tasks/kit.rs"]
 mod kit;
 mod lines;
+mod map_reduce;
 mod orchestrate;
 mod rag;
 mod react;
