@@ -3,6 +3,7 @@
 mod attached;
 pub(crate) mod builder;
 mod child;
+mod due;
 pub(crate) mod pass;
 mod prompt;
 pub(crate) mod run;

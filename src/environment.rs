@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 
-/// Maximum sleep until a time. The clock is then read again, because it may have been set.
-const MAX_SLEEP: Duration = Duration::from_secs(60 * 60);
+/// Maximum sleep until a time. The clock is then read again, because it may have been set, or the
+/// machine was suspended.
+const MAX_SLEEP: Duration = Duration::from_secs(60);
 
 /// The source of time and randomness of a session.
 #[async_trait]
@@ -20,7 +21,7 @@ pub trait Environment: Send + Sync {
 
     /// Waits until the clock reads `at` or later. Dropping the future loses nothing.
     ///
-    /// The default sleeps for the time that is left, and reads the clock at least once an hour,
+    /// The default sleeps for the time that is left, and reads the clock at least once a minute,
     /// because it may have been set. A clock that does not run on its own implements it.
     async fn sleep_until(&self, at: u64) {
         while let left @ 1.. = at.saturating_sub(self.now()) {

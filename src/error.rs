@@ -103,6 +103,14 @@ pub enum StepError {
     /// decision.
     #[error("the pattern ended its step `AwaitingAction`, but no call waits for a decision")]
     NothingPending,
+    /// The pattern ended its step with [`StepEnd::Sleeping`], but no timer waits.
+    #[error(
+        "the pattern ended its step `Sleeping`, but it has no timer: call `sleep_until` before"
+    )]
+    NoTimer,
+    /// The pattern set a timer that the session cannot have.
+    #[error("no timer was set: {0}")]
+    InvalidTimer(&'static str),
     /// The pattern gave a key to two calls, to a call and a question, or to two requests that it
     /// sends together. Keys are unique within a user's request.
     #[error("the key `{key}` is taken by {by}: give each call, question and request its own key")]

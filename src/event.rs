@@ -309,6 +309,7 @@ mod tests {
             model_error: None,
             incomplete: None,
             limit: None,
+            wakes_at: None,
             turns: 1,
             usage: Usage::default(),
             cost: 0.5,

@@ -27,6 +27,7 @@ pub(crate) mod session_page;
 pub(crate) mod snapshots;
 pub(crate) mod state;
 pub(crate) mod store;
+pub(crate) mod timers;
 pub(crate) mod turn;
 pub(crate) mod workers;
 
@@ -49,5 +50,6 @@ pub use session_log::{Branch, SessionLog};
 pub use session_page::{SessionCursor, SessionPage, SessionQuery};
 pub use snapshots::{Snapshot, Snapshots};
 pub use store::{MAX_UNREAD_INPUTS, SearchHit, SessionStore, sub_agents};
+pub use timers::Timer;
 pub use turn::{Estimate, Reservation, Used};
 pub use workers::{DueSession, Worker, Workers};

@@ -36,7 +36,8 @@ use crate::tool::Tool;
 /// - After a reply with tool calls the pattern must call [`StepContext::call_tools`] before it asks
 ///   again. Otherwise the request fails with [`StepError::BatchOpen`].
 /// - It should end when [`Reply::should_stop`] returns `true`, and should return
-///   [`StepEnd::AwaitingAction`] only while calls wait for decisions.
+///   [`StepEnd::AwaitingAction`] only while calls wait for decisions, and [`StepEnd::Sleeping`]
+///   only while a [timer](StepContext::sleep_until) waits.
 /// - It may panic. The run then ends with [`StepError::Panicked`].
 ///
 /// `loopwright_patterns::conformance` checks a pattern against this contract.

@@ -195,9 +195,7 @@ impl Session {
     /// Returns the trace context of the next run: the earlier run's if it continues one, else the
     /// host's.
     pub(crate) fn trace_of_next_run(&self, cause: &RunCause) -> Option<Arc<TraceContext>> {
-        let continues =
-            matches!(cause, RunCause::ActionResult(_) | RunCause::Continue(_) | RunCause::Abort);
-        let earlier = self.journal.state.trace.as_ref().filter(|_| continues);
+        let earlier = self.journal.state.trace.as_ref().filter(|_| cause.is_continuation());
         earlier.cloned().or_else(|| TraceContext::of(&self.extensions).cloned().map(Arc::new))
     }
 
@@ -244,7 +242,7 @@ impl Session {
                 }
                 self.journal.hub().subscribe(subscriber)
             }
-            Command::TakeDefaults(now) => {
+            Command::TimePassed(now) => {
                 let Session { journal, config, executor, .. } = self;
                 let tools = &executor.tools;
                 let is_any = decisions::take_defaults(journal, config, tools, now).await?;

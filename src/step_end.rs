@@ -8,4 +8,7 @@ pub enum StepEnd {
     Done,
     /// Tool calls wait for decisions.
     AwaitingAction,
+    /// The agent continues when a timer rings; see
+    /// [`StepContext::sleep_until`](crate::StepContext::sleep_until).
+    Sleeping,
 }

@@ -28,7 +28,7 @@ pub(crate) fn of(outcome: &RunOutcome, goal: Option<&GoalEnd>) -> u8 {
     match outcome.end {
         RunStatus::Done | RunStatus::Incomplete if outcome.limit.is_some() => LIMIT,
         RunStatus::Done if goal.is_some_and(|goal| !goal.reached) => NOT_REACHED,
-        RunStatus::Done => 0,
+        RunStatus::Done | RunStatus::Sleeping => 0,
         RunStatus::AwaitingAction => AWAITING_ACTION,
         RunStatus::Limit => LIMIT,
         RunStatus::Incomplete => INCOMPLETE,

@@ -30,7 +30,7 @@ pub(crate) fn deadline(terms: &ActionTerms, now: u64) -> Option<String> {
 }
 
 /// Returns a time as `at 14:05` if it is today, else with its date, in local time.
-fn at_time(time: u64, now: u64) -> String {
+pub(crate) fn at_time(time: u64, now: u64) -> String {
     let zoned = |time: u64| {
         let time = i64::try_from(time).ok()?;
         Some(Timestamp::from_millisecond(time).ok()?.to_zoned_datetime(TimeZone::system()))

@@ -6,6 +6,8 @@ use loopwright_core::limits::{Limit, Resource};
 use loopwright_core::model::RetryNotice;
 use loopwright_patterns::GoalEnd;
 
+use crate::terms;
+
 /// Returns the text with a full stop, unless it ends with a punctuation mark.
 pub(crate) fn ended(text: &str) -> String {
     let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
@@ -126,8 +128,7 @@ pub(crate) fn failure(outcome: &RunOutcome) -> Option<Failure> {
         RunStatus::Done | RunStatus::Incomplete if outcome.limit.is_some() => {
             Failure::Answered(format!("{} is reached.", outcome.limit?))
         }
-        RunStatus::Done => return None,
-        RunStatus::AwaitingAction => return None,
+        RunStatus::Done | RunStatus::AwaitingAction | RunStatus::Sleeping => return None,
         RunStatus::Aborted => Failure::Aborted,
         RunStatus::Limit if outcome.limit == Some(Limit::Run(Resource::Turns)) => {
             Failure::Turns(why("the limit of turns is reached"))
@@ -139,6 +140,12 @@ pub(crate) fn failure(outcome: &RunOutcome) -> Option<Failure> {
         }),
         _ => Failure::Error(why("the run failed")),
     })
+}
+
+/// Returns a sentence about an agent that sleeps. `now` is in milliseconds since 1970.
+pub(crate) fn asleep(outcome: &RunOutcome, now: u64) -> Option<String> {
+    let time = outcome.wakes_at.filter(|_| outcome.end == RunStatus::Sleeping)?;
+    Some(format!("The agent sleeps. It continues {}.", terms::at_time(time, now)))
 }
 
 /// Returns whether `NO_COLOR` asks for output without colours.

@@ -44,8 +44,8 @@ pub trait Driver: Send + Sync + 'static {
 pub enum Drive {
     /// The session has nothing more to do.
     Closed {
-        /// The time of its next work, in milliseconds since 1970: the deadline of a pending action.
-        /// `None` without one.
+        /// The time of its next work, in milliseconds since 1970: the deadline of a pending action,
+        /// or a timer. `None` without one.
         next: Option<u64>,
     },
     /// The session is handed over to another worker.

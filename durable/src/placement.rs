@@ -33,8 +33,8 @@ pub trait Placement: Send + Sync + 'static {
     /// Fails if that cannot be promised. Posted inputs stay, and a sweep may find them.
     async fn wake(&self, session: &str) -> Result<(), PlacementError>;
 
-    /// Causes a session to be hosted at a time, in milliseconds since 1970: a deadline passes, or a
-    /// schedule is due.
+    /// Causes a session to be hosted at a time, in milliseconds since 1970: a deadline passes, a
+    /// timer rings, or a schedule is due.
     ///
     /// # Errors
     ///

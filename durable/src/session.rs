@@ -103,8 +103,8 @@ impl ClusterSession {
         self.send(result).await
     }
 
-    /// Stops the run in progress, or its pending calls, and waits until the session has taken the
-    /// abort. See [`send`](ClusterSession::send).
+    /// Stops the run in progress, its pending calls or its sleep, and waits until the session has
+    /// taken the abort. See [`send`](ClusterSession::send).
     pub async fn abort(&self) -> Result<(), ClusterError> {
         self.send(InputEvent::Abort(Default::default())).await.map(drop)
     }

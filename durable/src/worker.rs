@@ -61,7 +61,7 @@ impl Driver for Worker {
             Err(MemoryError::NoSession(_)) => return Ok(Drive::Closed { next: None }),
             info => info?,
         };
-        Ok(Drive::Closed { next: info.next_deadline() })
+        Ok(Drive::Closed { next: info.wakes_at() })
     }
 
     async fn post_schedules(&self, session: Option<&str>) -> Result<(), ClusterError> {

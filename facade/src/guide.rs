@@ -22,6 +22,7 @@ pages! {
     Patterns = "patterns.md",
     Prompts = "prompts.md",
     PatternState = "pattern-state.md",
+    Sleeping = "sleeping.md",
     Stores = "stores.md",
     LongTermMemory = "long-term-memory.md",
     SubAgents = "sub-agents.md",

@@ -230,6 +230,7 @@ impl Source<'_> {
             2 => RunCause::Steer,
             3 => RunCause::Abort,
             4 => RunCause::Compact { instructions: self.maybe(|s| s.one_of(&TEXTS).into()) },
+            5 => RunCause::Timer(self.one_of(&TEXTS).into()),
             _ => RunCause::UserRequest(self.input()),
         }
     }
@@ -249,7 +250,7 @@ impl Source<'_> {
 
     fn run_ended(&mut self) -> LogEntry {
         use RunStatus::*;
-        let all = [Done, AwaitingAction, Aborted, Error, Limit, Incomplete];
+        let all = [Done, AwaitingAction, Sleeping, Aborted, Error, Limit, Incomplete];
         LogEntry::RunEnded {
             run: self.run(false),
             end: self.one_of(&all),
@@ -355,7 +356,7 @@ impl Source<'_> {
     }
 
     fn entry(&mut self) -> LogEntry {
-        match self.byte() % 33 {
+        match self.byte() % 34 {
             0 => LogEntry::Opened {
                 epoch: self.number(),
                 time: self.number(),
@@ -427,6 +428,14 @@ impl Source<'_> {
                 let mut used = Used::default();
                 (used.usage, used.cost) = (self.reply().usage, self.one_of(&COSTS));
                 LogEntry::ChildEnded { call: self.call(), used }
+            }
+            32 => {
+                let key = self.one_of(&TEXTS).into();
+                match self.byte() % 4 {
+                    0 | 1 => LogEntry::TimerSet { key, time: self.number() },
+                    2 => LogEntry::TimerRang { key },
+                    _ => LogEntry::TimerCancelled { key },
+                }
             }
             _ if self.byte() % 8 == 0 => LogEntry::Reset,
             _ => LogEntry::AbortRequested { input: self.new_input() },

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use loopwright_core::TraceContext;
-use loopwright_core::event::{AgentEvent, Envelope, Parent, Role, RunCause, RunOutcome};
+use loopwright_core::event::{AgentEvent, Envelope, Parent, Role, RunOutcome};
 use loopwright_core::message::{AssistantMessage, CallId, ToolCall};
 use loopwright_core::model::Update;
 use loopwright_core::session::AgentState;
@@ -92,7 +92,7 @@ impl SessionFold {
         self.streaming = None;
         match &event.event {
             AgentEvent::AgentStart { cause, trace } => {
-                if event.parent.is_none() && !is_continuation(cause) {
+                if event.parent.is_none() && !cause.is_continuation() {
                     self.recorded_cost = 0.0;
                 }
                 self.trace = None;
@@ -216,11 +216,6 @@ impl SessionFold {
 pub(crate) fn scope() -> InstrumentationScope {
     let version = env!("CARGO_PKG_VERSION");
     InstrumentationScope::builder("loopwright").with_version(version).build()
-}
-
-/// Returns whether a run continues the work for an earlier request.
-fn is_continuation(cause: &RunCause) -> bool {
-    matches!(cause, RunCause::ActionResult(_) | RunCause::Continue(_) | RunCause::Abort)
 }
 
 /// Starts the trace of a run for which the host gave no context.

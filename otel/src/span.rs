@@ -256,6 +256,7 @@ fn status(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Done => "done",
         RunStatus::AwaitingAction => "awaiting_action",
+        RunStatus::Sleeping => "sleeping",
         RunStatus::Aborted => "aborted",
         RunStatus::Error => "error",
         RunStatus::Limit => "limit",

@@ -27,7 +27,7 @@ impl RunFailure {
             return Some(RunFailure::new(name(incomplete), incomplete.to_string()));
         }
         let kind = match (outcome.end, outcome.model_error) {
-            (RunStatus::Done, _) => return None,
+            (RunStatus::Done | RunStatus::Sleeping, _) => return None,
             (RunStatus::Error, Some(kind)) => name(&kind),
             (RunStatus::Error, None) => "internal".to_owned(),
             (end, _) => name(&end),

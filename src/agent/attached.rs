@@ -244,7 +244,7 @@ impl Attached {
             Command::Close => self.commands.close(),
             // Only an owner is sent these.
             Command::Examine(_)
-            | Command::TakeDefaults(_)
+            | Command::TimePassed(_)
             | Command::MailHeld
             | Command::NoteLeft => {}
         }
@@ -262,7 +262,7 @@ impl Attached {
             return drop(ack.send(Err(InputError::Busy)));
         }
         if let InputEvent::Abort(AbortRequest { run: run @ None }) = &mut event {
-            if state.info.run.is_none() && state.batch.is_none() {
+            if state.info.run.is_none() && !state.waits() {
                 return drop(ack.send(Ok(Receipt::new(id)))); // there is nothing to abort
             }
             *run = Some(RunId(state.runs)); // the caller has not seen a later one

@@ -41,6 +41,10 @@ impl fmt::Display for Reason<'_> {
                  `AgentBuilder::approve`, or open a session with `GenericAgent::session`, and \
                  decide with `AgentHandle::approve` or `deny`",
             ),
+            (RunStatus::Sleeping, ..) => f.write_str(
+                "the agent sleeps until a timer rings: open a session with \
+                 `GenericAgent::session`, where it continues",
+            ),
             (RunStatus::Aborted, ..) => f.write_str("the run was aborted"),
             (RunStatus::Incomplete, _, Some(why)) => why.fmt(f),
             _ if !detail.is_empty() => f.write_str(detail),

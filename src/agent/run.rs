@@ -82,12 +82,17 @@ pub(crate) async fn begin(session: &mut Session, cause: RunCause) -> Result<(), 
     tracing::debug!(session = &*session.id, %run, ?cause, "a run begins");
     let time = session.config.environment.now();
     let trace = session.trace_of_next_run(&cause);
+    // The start is all that says that the timer has rung.
+    let rings = matches!(cause, RunCause::Timer(_));
     session.journal.stage(LogEntry::RunStarted { run, cause, time, trace });
-    session.journal.apply_ahead().await
+    match rings {
+        true => session.journal.flush().await,
+        false => session.journal.apply_ahead().await,
+    }
 }
 
-/// Writes the start of a run that closes the open calls, with the id of the abort, if it has one.
-/// From then on it is an abort, whatever happens.
+/// Writes the start of a run that closes the open calls and cancels the timers, with the id of the
+/// abort, if it has one. From then on it is an abort, whatever happens.
 pub(crate) async fn begin_abort(
     session: &mut Session,
     id: Option<InputId>,
@@ -266,11 +271,19 @@ async fn may_end(
         None | Some(StepEnd::Done) if has_message => Ok(None),
         None => Ok(Some(RunStatus::Done.into())),
         Some(StepEnd::Done) => check_output(session, retries).await,
+        Some(StepEnd::Sleeping) if session.journal.state.batch.is_none() => match has_message {
+            true => Ok(None),
+            false if session.journal.state.info.has_timer() => Ok(Some(RunStatus::Sleeping.into())),
+            false => Err(StepError::NoTimer),
+        },
         Some(StepEnd::AwaitingAction) if session.journal.state.batch.is_none() => {
             Err(StepError::NothingPending)
         }
-        Some(StepEnd::AwaitingAction) if may_continue_batch(session, has_message) => Ok(None),
-        Some(StepEnd::AwaitingAction) => Ok(Some(RunStatus::AwaitingAction.into())),
+        // A timer does not ring while calls wait for decisions.
+        Some(StepEnd::AwaitingAction | StepEnd::Sleeping) => {
+            let continues = may_continue_batch(session, has_message);
+            Ok((!continues).then(|| RunStatus::AwaitingAction.into()))
+        }
     }
 }
 

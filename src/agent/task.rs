@@ -173,7 +173,9 @@ impl Task {
         let late = state.batch.is_none()
             && std::mem::take(&mut self.late_steer)
             && state.queue.has(QueueKind::Steering);
-        state.next_run(holds).or(late.then_some(RunCause::Steer))
+        let now = self.session.config.environment.now();
+        let timer = || Some(RunCause::Timer(state.info.due_timer(now)?.key.clone()));
+        state.next_run(holds).or(late.then_some(RunCause::Steer)).or_else(timer)
     }
 
     /// Returns whether the work waits for a person.
@@ -213,7 +215,7 @@ impl Task {
     // ---- while idle -----------------------------------------------------------------------------
 
     async fn handle(&mut self, command: Command) {
-        if matches!(command, Command::Input(_) | Command::TakeDefaults(_)) {
+        if matches!(command, Command::Input(_) | Command::TimePassed(_)) {
             self.log_failed = false;
         }
         if let Ok(Some(_)) = self.session.recover().await {
@@ -262,7 +264,7 @@ impl Task {
                 }
                 _ => None,
             },
-            Command::TakeDefaults(now) => {
+            Command::TimePassed(now) => {
                 let is_approved = |action: &&Arc<ExternalAction>| {
                     action.terms.is_overdue(*now)
                         && action.terms.default_decision == DefaultDecision::Approve
@@ -467,7 +469,7 @@ impl Task {
                 let error = InputError::Memory(MemoryError::Failed(why.into()));
                 return drop(input.ack.send(Err(error)));
             }
-        } else if self.session.journal.state.batch.is_some() {
+        } else if self.session.journal.state.waits() {
             if let Err(error) = run::begin_abort(&mut self.session, input.abort_id()).await {
                 self.log_failed = true;
                 return drop(input.ack.send(Err(InputError::Memory(error))));
@@ -478,10 +480,10 @@ impl Task {
     }
 
     /// Returns the run that an abort stops while no run is in progress: the interrupted run, or
-    /// else the last run if its calls wait for decisions or work is held.
+    /// else the last run if its calls wait for decisions, the session sleeps or work is held.
     fn open_run(&self) -> Option<RunId> {
         let state = &self.session.journal.state;
-        let is_open = state.batch.is_some() || self.is_held();
+        let is_open = state.waits() || self.is_held();
         state.info.run.or_else(|| is_open.then_some(RunId(state.runs)))
     }
 

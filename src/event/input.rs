@@ -14,6 +14,9 @@ use crate::principal::Principal;
 use crate::tool::{DecisionKind, ToolOutput};
 use crate::trace_context::TraceContext;
 
+/// The principal of default decisions at a deadline.
+pub(crate) const SYSTEM: &str = "system";
+
 /// The event of an [`Input`]; see [`AgentHandle::send`](crate::AgentHandle::send).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -97,7 +100,8 @@ impl<E: Into<InputEvent>> From<E> for Input {
     }
 }
 
-/// A request to stop a run: by default the run in progress, or the calls that wait for decisions.
+/// A request to stop a run: by default the run in progress, the calls that wait for decisions, or
+/// the sleep.
 ///
 /// An abort that may arrive late must name its run, so that it does not stop the next one.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

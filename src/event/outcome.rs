@@ -24,7 +24,9 @@ pub enum RunCause {
     Continue(Option<InputId>),
     /// A steer that arrived while an action was pending, or too late for the previous run.
     Steer,
-    /// An abort or a reset while an action was pending.
+    /// The pattern's [timer](crate::StepContext::sleep_until) under this key rang.
+    Timer(Arc<str>),
+    /// An abort or a reset while an action was pending, or while the session slept.
     Abort,
     /// A request to compact the conversation. The run does nothing else unless another input
     /// arrives.
@@ -35,6 +37,12 @@ pub enum RunCause {
 }
 
 impl RunCause {
+    /// Returns whether the run continues the work for an earlier request.
+    pub fn is_continuation(&self) -> bool {
+        use RunCause::*;
+        matches!(self, ActionResult(_) | Continue(_) | Timer(_) | Abort)
+    }
+
     /// Returns whether the run resets the counters of the limits.
     pub(crate) fn is_fresh(&self) -> bool {
         matches!(self, RunCause::UserRequest(_) | RunCause::Steer | RunCause::Compact { .. })
@@ -50,6 +58,8 @@ pub enum RunStatus {
     Done,
     /// Tool calls wait for decisions.
     AwaitingAction,
+    /// The agent continues when its [timer](RunOutcome::wakes_at) rings.
+    Sleeping,
     /// The run was aborted.
     Aborted,
     /// The run failed.
@@ -126,6 +136,10 @@ pub struct RunOutcome {
     /// text is the answer at the [limit](crate::limits::WrapUp).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
+    /// The time of the session's next [timer](crate::StepContext::sleep_until), in milliseconds
+    /// since 1970. Always present with [`RunStatus::Sleeping`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wakes_at: Option<u64>,
     /// Requests to models since the last request of the user.
     #[serde(default)]
     pub turns: u32,
@@ -145,10 +159,12 @@ pub struct RunOutcome {
 }
 
 impl RunOutcome {
-    /// Returns whether the agent had nothing left to do when the run ended. Returns `false` for an
-    /// answer at a limit, for a failed or aborted run, and while a decision is missing.
+    /// Returns whether the agent had nothing left to do when the run ended: it was done, or sleeps.
+    /// Returns `false` for an answer at a limit, for a failed or aborted run, and while a decision
+    /// is missing.
     pub fn has_finished(&self) -> bool {
-        matches!(self.end, RunStatus::Done | RunStatus::Incomplete) && self.limit.is_none()
+        use RunStatus::*;
+        matches!(self.end, Done | Sleeping | Incomplete) && self.limit.is_none()
     }
 
     /// Returns the typed value as `T`, or `None` if the run has no value or the value does not fit

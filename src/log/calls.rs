@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::event::AgentEvent;
 use crate::event::action::{ExternalAction, call_of_child};
-use crate::event::input::{ActionResult, Decision, Provided};
+use crate::event::input::{ActionResult, Decision, Provided, SYSTEM};
 use crate::limits::Budget;
 use crate::log::edited::Edited;
 use crate::message::{
@@ -53,6 +53,9 @@ pub(crate) struct KeyedResult {
     pub(crate) result: Arc<Message>,
     /// The last decision on the call, if it waited for one.
     pub(crate) decision: Option<Arc<Decision>>,
+    /// `true` if the session decided, at the deadline.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) by_default: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -195,11 +198,12 @@ impl Batch {
     ) -> Option<(Arc<str>, KeyedResult)> {
         let key = self.made.as_ref()?.keys.get(&call.call.id)?;
         let status = result.as_tool_result()?.status;
-        let decision = match &call.phase {
-            Phase::Decided { decision, .. } => Some(decision.clone()),
-            _ => None,
+        let (decision, by) = match &call.phase {
+            Phase::Decided { decision, by, .. } => (Some(decision.clone()), by.as_deref()),
+            _ => (None, None),
         };
-        let recorded = KeyedResult { result: result.clone(), decision };
+        let by_default = by == Some(SYSTEM);
+        let recorded = KeyedResult { result: result.clone(), decision, by_default };
         call.phase.is_made(status).then(|| (key.clone(), recorded))
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::event::action::call_of_child;
+use crate::event::outcome::RunCause;
 use crate::log::entry::LogEntry;
 use crate::log::state::SessionState;
 use crate::message::Message;
@@ -18,6 +19,7 @@ const MAX_NUMBER: u64 = (1 << 53) - 1;
 /// - Calls wait, are decided, start and finish while their batch is open, and have at most one
 ///   result.
 /// - No request is sent while a batch is open.
+/// - A timer rings once.
 /// - No call is compacted, or removed by a rewind, without its results.
 /// - Numbers of messages, runs and openings are at most 2^53 - 1. Every JSON parser reads this
 ///   number exactly, and it leaves room for the next ones.
@@ -28,7 +30,14 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
     let mut state = SessionState::default();
     for (at, entry) in entries.iter().enumerate() {
         let is_valid = match entry {
-            LogEntry::RunStarted { run: new, .. } => run.replace(*new).is_none(),
+            LogEntry::RunStarted { run: new, cause, .. } => {
+                let rings = match cause {
+                    RunCause::Timer(key) => waits(&state, key),
+                    _ => true,
+                };
+                rings && run.replace(*new).is_none()
+            }
+            LogEntry::TimerRang { key } => waits(&state, key),
             LogEntry::RunEnded { run: old, handed_back, .. } => {
                 handed_back.iter().all(|input| queued.remove(input)) && run.take() == Some(*old)
             }
@@ -86,6 +95,11 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns whether a timer has not rung.
+fn waits(state: &SessionState, key: &str) -> bool {
+    state.info.timers.iter().any(|timer| *timer.key == *key && !timer.rang)
+}
+
 /// Returns the messages of the conversation in a log.
 pub fn replay_messages(entries: &[LogEntry]) -> Vec<Arc<Message>> {
     let mut state = SessionState::default();
@@ -97,7 +111,6 @@ pub fn replay_messages(entries: &[LogEntry]) -> Vec<Arc<Message>> {
 mod tests {
     use super::*;
     use crate::event::input::{Decision, QueueKind, Urgency};
-    use crate::event::outcome::RunCause;
     use crate::message::{
         AssistantMessage, ContentPart, MessageId, ResultStatus, RunId, ToolCall, ToolResult,
         UserMessage,

@@ -31,6 +31,9 @@ pub enum Due {
     /// decision was sent in time. Only [`SessionInfo::due_at`](crate::log::SessionInfo::due_at)
     /// returns it.
     Deadline,
+    /// A run starts, because a timer rings. Only
+    /// [`SessionInfo::due_at`](crate::log::SessionInfo::due_at) returns it.
+    Timer,
     /// The session takes the inputs that wait in its mailbox. A run may be interrupted besides.
     Inbox,
 }

@@ -249,6 +249,24 @@ pub enum LogEntry {
         /// The value; `null` removes it.
         value: Arc<Value>,
     },
+    /// The pattern has set a timer. Its run may end, and the process too.
+    TimerSet {
+        /// The pattern's key.
+        key: Arc<str>,
+        /// Time in milliseconds since 1970.
+        time: u64,
+    },
+    /// A timer rang during a run. Otherwise it rings as the [cause](RunCause::Timer) of a run.
+    TimerRang {
+        /// The pattern's key.
+        key: Arc<str>,
+    },
+    /// A timer was removed by the pattern, or because the session is a fork. An abort of the
+    /// sleeping session removes all timers with the start of its run.
+    TimerCancelled {
+        /// The pattern's key.
+        key: Arc<str>,
+    },
     /// The pattern emitted an event.
     Emitted {
         /// The pattern's name for it.

@@ -14,6 +14,7 @@ use crate::log::due::{Agenda, Due};
 use crate::log::entry::LogEntry;
 use crate::log::owners::Owners;
 use crate::log::pending::PendingAction;
+use crate::log::timers::{self, Timer};
 use crate::log::turn::add_cost;
 use crate::message::{InputId, RunId, Usage};
 use crate::principal::Principal;
@@ -50,8 +51,8 @@ pub struct SessionInfo {
     pub run: Option<RunId>,
     /// The session's next work when it is opened; `None` if it waits for an input. An agent that
     /// [holds messages](crate::session::WhileAwaiting::Hold) does nothing for a request or a steer
-    /// while actions are pending. Deadlines are left out, since they depend on the time; see
-    /// [`due_at`](SessionInfo::due_at).
+    /// while actions are pending. Deadlines and timers are left out, since they depend on the time;
+    /// see [`due_at`](SessionInfo::due_at).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Due>,
     /// Number of inputs in the mailbox without a receipt. They are not in the log: a store with
@@ -72,6 +73,10 @@ pub struct SessionInfo {
     /// The pending actions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<PendingAction>,
+    /// The timers of the session's pattern; see
+    /// [`StepContext::sleep_until`](crate::StepContext::sleep_until).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timers: Vec<Timer>,
     /// The reason why the session waits for a person's decision: its owners were lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
@@ -129,6 +134,7 @@ impl SessionInfo {
             self.usage += usage;
             add_cost(&mut self.cost, cost);
         }
+        timers::apply(&mut self.timers, entry, !self.pending.is_empty());
         let mut asks = matches!(entry, LogEntry::CallAwaiting { .. });
         match entry {
             LogEntry::Opened { time, parent, owner, .. } => {
@@ -240,7 +246,8 @@ impl SessionInfo {
 
     /// Returns a short description, for lists. Texts in the settings are truncated to 1,000
     /// characters; other values there are left out if their JSON exceeds 1,000 bytes. Pending
-    /// actions lack the arguments, the request, the data and the description.
+    /// actions lack the arguments, the request, the data and the description. Timers that have rung
+    /// are left out.
     pub fn brief(&self) -> SessionInfo {
         let brief = |pending: &PendingAction| {
             let action = &pending.action;
@@ -258,29 +265,58 @@ impl SessionInfo {
         SessionInfo {
             settings: settings.filter(|settings| !settings.is_null()).map(Arc::new),
             pending: self.pending.iter().map(brief).collect(),
+            timers: self.timers.iter().filter(|timer| !timer.rang).cloned().collect(),
             ..self.clone()
         }
     }
 
     /// Returns the session's next work when it is opened at this time, in milliseconds since 1970:
     /// [`due`](SessionInfo::due), or [`Due::Deadline`] if the deadline of a pending action has
-    /// passed.
+    /// passed, or [`Due::Timer`] if a timer rings.
     pub fn due_at(&self, now: u64) -> Option<Due> {
         match self.due {
             due @ Some(Due::Decision | Due::Inbox) => due,
             _ if self.next_deadline().is_some_and(|next| next <= now) => Some(Due::Deadline),
-            due => due,
+            due => due.or_else(|| self.due_timer(now).map(|_| Due::Timer)),
         }
     }
 
-    /// Returns the first deadline of the pending actions, in milliseconds since 1970. A
-    /// [held](SessionInfo::held) session has none, because a default decision would continue its
-    /// work.
-    pub fn next_deadline(&self) -> Option<u64> {
+    /// Returns the next time at which the session does something without an input, in milliseconds
+    /// since 1970: the first deadline of its pending actions, or else the time of its next timer. A
+    /// [held](SessionInfo::held) session does nothing.
+    pub fn wakes_at(&self) -> Option<u64> {
+        self.next_deadline().or_else(|| self.next_timer().map(|timer| timer.time))
+    }
+
+    fn next_deadline(&self) -> Option<u64> {
         if self.held.is_some() {
             return None;
         }
         self.pending.iter().filter_map(|pending| pending.action.terms.deadline).min()
+    }
+
+    /// Returns the next timer. A timer does not ring while a run is in progress or the session
+    /// waits for decisions.
+    pub(crate) fn next_timer(&self) -> Option<&Timer> {
+        let rests = self.held.is_none() && self.run.is_none() && self.pending.is_empty();
+        let waits = |timer: &&Timer| !timer.rang && rests && !self.agenda.has_decision();
+        self.timers.iter().filter(waits).min_by_key(|timer| timer.time)
+    }
+
+    /// Returns the timer that rings at this time.
+    pub(crate) fn due_timer(&self, now: u64) -> Option<&Timer> {
+        self.next_timer().filter(|timer| timer.time <= now)
+    }
+
+    /// Returns the entries that cancel the timers.
+    pub(crate) fn timer_cancellations(&self) -> Vec<LogEntry> {
+        let waiting = self.timers.iter().filter(|timer| !timer.rang);
+        waiting.map(|timer| LogEntry::TimerCancelled { key: timer.key.clone() }).collect()
+    }
+
+    /// Returns whether a timer has not rung.
+    pub(crate) fn has_timer(&self) -> bool {
+        self.timers.iter().any(|timer| !timer.rang)
     }
 
     /// Returns whether the session has lost an owner without progress since. Its work may end the

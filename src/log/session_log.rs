@@ -46,7 +46,8 @@ pub struct SessionLog {
 pub struct Branch {
     /// Number of entries that the fork shares.
     pub shared: u64,
-    /// First entries of the fork, which empty its queues and end its run.
+    /// First entries of the fork, which empty its queues, end its run and cancel its
+    /// timers.
     pub entries: Vec<LogEntry>,
 }
 
@@ -254,6 +255,7 @@ impl SessionLog {
             None if !others.is_empty() => first.push(LogEntry::Withdrawn { inputs: others }),
             None => {}
         }
+        first.extend(state.info.timer_cancellations());
         Branch { shared, entries: first }
     }
 }

@@ -235,7 +235,12 @@ impl SessionState {
             LogEntry::Owner { note: OwnerNote::Held(held) } if !was_held => {
                 emit(AgentEvent::Held(*held))
             }
-            LogEntry::Settings { .. } | LogEntry::Charged { .. } | LogEntry::Owner { .. } => {}
+            LogEntry::Settings { .. }
+            | LogEntry::TimerSet { .. }
+            | LogEntry::TimerRang { .. }
+            | LogEntry::TimerCancelled { .. }
+            | LogEntry::Charged { .. }
+            | LogEntry::Owner { .. } => {} // they change the description only
             LogEntry::Reset => self.reset(emit),
         }
     }

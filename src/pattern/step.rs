@@ -5,6 +5,7 @@ mod calls;
 mod profile;
 mod rewind;
 mod state;
+mod timers;
 mod values;
 
 use std::any::Any;

@@ -35,7 +35,8 @@ impl Ending {
     /// Returns whether a steer that comes late starts another run. At a limit, it waits for the
     /// user.
     pub(crate) fn answers_steers(&self) -> bool {
-        matches!(self.status, RunStatus::Done | RunStatus::AwaitingAction) && self.limit.is_none()
+        use RunStatus::*;
+        matches!(self.status, Done | AwaitingAction | Sleeping) && self.limit.is_none()
     }
 
     /// Returns this ending, with the limit at which the run has answered.
@@ -118,6 +119,7 @@ pub(crate) fn outcome_without_end(
         model_error: None,
         incomplete: None,
         limit: None,
+        wakes_at: None,
         turns,
         usage,
         cost,

@@ -233,8 +233,8 @@ impl AgentHandle {
     }
 
     /// Stops the run in progress. Queued messages are returned in `agent_end`. While idle, open
-    /// calls get the result "aborted". Resolves when the abort is durable;
-    /// [`AgentHandle::wait_for_idle`] waits for the end of the run.
+    /// calls get the result "aborted", and the timers of a sleeping agent are removed. Resolves
+    /// when the abort is durable; [`AgentHandle::wait_for_idle`] waits for the end of the run.
     pub async fn abort(&self) -> Result<(), InputError> {
         self.input(InputEvent::Abort(AbortRequest::new())).await.map(drop)
     }
@@ -244,8 +244,8 @@ impl AgentHandle {
     ///
     /// # Errors
     ///
-    /// Fails with [`InputError::NothingToAbort`] if the run is neither in progress nor waits for
-    /// decisions.
+    /// Fails with [`InputError::NothingToAbort`] if the run is not in progress, waits for no
+    /// decision, and the agent does not sleep after it.
     pub async fn abort_run(&self, run: RunId) -> Result<(), InputError> {
         self.input(InputEvent::Abort(AbortRequest::new().run(run))).await.map(drop)
     }

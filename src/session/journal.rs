@@ -81,8 +81,9 @@ pub(crate) struct Journal {
     values: Vec<LogEntry>,
     callbacks: Vec<WriteCallback>,
     refusals: VecDeque<Refusal>,
-    /// The next deadline of the pending actions, in milliseconds since 1970.
-    deadline: watch::Sender<Option<u64>>,
+    /// The next time at which the session does something without an input; see
+    /// [`SessionInfo::wakes_at`](crate::log::SessionInfo::wakes_at).
+    wakes_at: watch::Sender<Option<u64>>,
     /// Another process has taken over the session.
     is_lost: bool,
 }
@@ -106,7 +107,7 @@ impl Journal {
             values: Vec::new(),
             callbacks: Vec::new(),
             refusals: VecDeque::new(),
-            deadline: watch::Sender::new(None),
+            wakes_at: watch::Sender::new(None),
             is_lost: false,
         }
     }
@@ -116,9 +117,10 @@ impl Journal {
         self.parent().is_none_or(|parent| parent.root.is_none())
     }
 
-    /// Returns the next deadline of the pending actions, which changes with the log.
-    pub(crate) fn deadline(&self) -> watch::Receiver<Option<u64>> {
-        self.deadline.subscribe()
+    /// Returns the next time at which the session does something without an input, which changes
+    /// with the log.
+    pub(crate) fn wakes_at(&self) -> watch::Receiver<Option<u64>> {
+        self.wakes_at.subscribe()
     }
 
     /// Returns whether another process has taken over the session, so that the state is out of
@@ -213,7 +215,7 @@ impl Journal {
             self.state.apply(entry, &mut |event| effects.push(DeferredEffect::Event(event)));
         }
         unwritten.append(&mut entries);
-        self.note_deadline();
+        self.note_wake();
         if self.has_unwritten() {
             self.lend();
         }
@@ -377,7 +379,7 @@ impl Journal {
                 DeferredEffect::emit_all(&mut self.unwritten.effects, &mut self.hub);
                 entries[applied..].iter().for_each(|entry| self.apply(entry));
                 self.failed = None;
-                self.note_deadline();
+                self.note_wake();
             }
             Err(error) => {
                 self.is_lost |= error.is_lost();
@@ -391,10 +393,10 @@ impl Journal {
         result
     }
 
-    fn note_deadline(&self) {
+    fn note_wake(&self) {
         if self.is_of_root() {
-            let next = self.state.info.next_deadline();
-            self.deadline.send_if_modified(|known| std::mem::replace(known, next) != next);
+            let next = self.state.info.wakes_at();
+            self.wakes_at.send_if_modified(|known| std::mem::replace(known, next) != next);
         }
     }
 

@@ -26,10 +26,10 @@ use crate::agent::builder::AgentBuilder;
 use crate::error::InputError;
 use crate::event::Envelope;
 use crate::event::input::InputEvent;
-use crate::log::check_log;
 use crate::log::entry::LogEntry;
 use crate::log::memory::InMemory;
 use crate::log::state::SessionState;
+use crate::log::{SessionInfo, check_log};
 use crate::session::handle::AgentHandle;
 use crate::tool::Tool;
 use checks::{RecordedCalls, check_calls, check_effects, check_numbers};
@@ -69,9 +69,10 @@ impl std::fmt::Display for CrashReport {
 ///
 /// `agent` builds the agent under test around a model, with new instances of its pattern and tools
 /// each time. A reopened session resumes its interrupted run, resolves its pending actions, and
-/// receives the inputs that its log still lacks. After every second crash the session is opened
-/// from a [snapshot](crate::log::Snapshots). Crashes are as with a real store: an append is in the
-/// log as a whole or not at all. Then these checks must hold:
+/// receives the inputs that its log still lacks. When no input is left, the clock of the session
+/// moves to its next [timer](crate::StepContext::sleep_until). After every second crash the session
+/// is opened from a [snapshot](crate::log::Snapshots). Crashes are as with a real store: an append
+/// is in the log as a whole or not at all. Then these checks must hold:
 ///
 /// - The log and the conversation fulfil [`check_log`] and [`check_transcript`]: no message is
 ///   delivered twice, and every call has one result.
@@ -269,7 +270,9 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
             let calls = calls.clone();
             move |tool: Arc<dyn Tool>| calls.record(tool)
         };
-        let builder = (self.agent)(model.clone()).environment(TestClock::default());
+        let clock = TestClock::default();
+        clock.advance_to(SessionInfo::of("s", &logged).changed).await;
+        let builder = (self.agent)(model.clone()).environment(clock.clone());
         let agent = builder.wrap_tools(record).build().map_err(|why| why.to_string())?;
         let first_effect = self.effects();
         // Every second session is opened from a snapshot.
@@ -281,7 +284,7 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         let cx = if self.script.joins_appends { cx } else { cx.append_each() };
         let (handle, mut events) = agent.run(cx).await.map_err(|why| why.to_string())?;
         queue.set_handle(handle.clone());
-        self.run_to_end(&handle, &queue).await?;
+        self.run_to_end(&handle, &queue, &clock).await?;
         let state = handle.state().await.map_err(|why| why.to_string())?;
         let entries = log.entries();
         if !state.pending_tool_calls.is_empty() {
@@ -306,9 +309,14 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         })
     }
 
-    /// Resumes the interrupted run, resolves pending actions, and sends inputs until the session is
-    /// idle and no input is left.
-    async fn run_to_end(&self, handle: &AgentHandle, queue: &InputQueue) -> Result<(), String> {
+    /// Resumes the interrupted run, resolves pending actions, sends inputs, and lets timers ring
+    /// until the session is idle and no input is left.
+    async fn run_to_end(
+        &self,
+        handle: &AgentHandle,
+        queue: &InputQueue,
+        clock: &TestClock,
+    ) -> Result<(), String> {
         let text = |why: InputError| why.to_string();
         for _ in 0..MAX_ROUNDS {
             let idle = tokio::time::timeout(IDLE_TIMEOUT, handle.wait_for_idle()).await;
@@ -321,6 +329,8 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
                 handle.resolve(action, decision).await.map_err(text)?;
             } else if let Some(input) = queue.next() {
                 handle.send(input.input).await.map_err(text)?;
+            } else if let Some(time) = SessionInfo::of("s", &queue.entries()).wakes_at() {
+                clock.advance_to(time).await;
             } else {
                 return Ok(());
             }

@@ -46,7 +46,13 @@ impl TestClock {
     /// The clock jumps, as when a computer wakes up: a deadline that is set meanwhile counts from
     /// the new time.
     pub async fn advance(&self, by: Duration) {
-        self.0.now.send_modify(|now| *now = now.saturating_add(by.as_millis() as u64));
+        self.advance_to(self.now().saturating_add(by.as_millis() as u64)).await;
+    }
+
+    /// Moves the clock to a time in milliseconds since 1970, unless it is past it. Otherwise like
+    /// [`TestClock::advance`].
+    pub async fn advance_to(&self, time: u64) {
+        self.0.now.send_modify(|now| *now = time.max(*now));
         tokio::task::yield_now().await;
     }
 }

@@ -20,7 +20,7 @@ mod custom_pattern;
 mod graph;
 
 /// The examples, and phrases that each one prints.
-const EXAMPLES: [(&str, &[&str]); 38] = [
+const EXAMPLES: [(&str, &[&str]); 39] = [
     ("hello", &["(Done, "]),
     (
         "custom_tool",
@@ -40,6 +40,13 @@ const EXAMPLES: [(&str, &[&str]); 38] = [
             "AwaitingAction, 2 calls wait",
             "a: 20 € are on their way to Ann",
             "b: Denied by the user: that is too much",
+        ],
+    ),
+    (
+        "sleep",
+        &[
+            "Sleeping\nYes, I am only waiting.\n",
+            "Write the report now.\nThe report: all is well.\n",
         ],
     ),
     (

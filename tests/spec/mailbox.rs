@@ -6,6 +6,7 @@ mod deadlines;
 mod held;
 mod kit;
 mod releases;
+mod timers;
 
 use async_trait::async_trait;
 

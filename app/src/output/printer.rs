@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 use loopwright_core::event::{Role, RunOutcome};
 use loopwright_core::message::ResultStatus;
 use loopwright_core::model::Update;
-use loopwright_core::{AgentEvent, Message};
+use loopwright_core::{AgentEvent, Environment as _, Message, SystemEnvironment};
 use loopwright_patterns::GoalEnd;
 
 use super::format::shortened;
@@ -71,7 +71,12 @@ impl Printer {
                 }
                 self.end_line()?
             }
-            AgentEvent::AgentEnd(_) => self.end_line()?,
+            AgentEvent::AgentEnd(outcome) => {
+                self.end_line()?;
+                if let Some(note) = wording::asleep(outcome, SystemEnvironment.now()) {
+                    self.note_line(&format!("({note})"))?;
+                }
+            }
             AgentEvent::ToolExecutionStart { name, arguments, .. } => {
                 let arguments = arguments.to_string();
                 let is_verbose = self.verbosity == Verbosity::Verbose;

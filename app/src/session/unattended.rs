@@ -41,7 +41,7 @@ impl RunOutput {
     pub(super) fn print_answer(self, outcome: &RunOutcome) -> io::Result<()> {
         if self.json
             || self.streams()
-            || !matches!(outcome.end, RunStatus::Done | RunStatus::Incomplete)
+            || !matches!(outcome.end, RunStatus::Done | RunStatus::Sleeping | RunStatus::Incomplete)
         {
             return Ok(());
         }

@@ -33,8 +33,8 @@ const SWEEP_PERIOD: u64 = 300_000;
 ///
 /// Restate calls the workers under one address: of a TCP balancer in front of all of them, or of
 /// the only worker. When a worker dies, Restate repeats its calls at another one. It also keeps the
-/// timers for deadlines and schedules. The data is only in the store: Restate's journal has one
-/// step for each call.
+/// timers for deadlines, schedules and sleeping agents. The data is only in the store: Restate's
+/// journal has one step for each call.
 ///
 /// - **Code.** Workers with new code register at the same address, or at another one for
 ///   [versions](https://docs.restate.dev/services/versioning) side by side. A session that is

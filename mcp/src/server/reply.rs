@@ -34,7 +34,8 @@ pub(super) fn of_agent(session: &str, outcome: &RunOutcome) -> CallToolResult {
     if let Some(value) = outcome.value.as_deref() {
         structured["value"] = value.clone();
     }
-    let is_error = !matches!(outcome.end, RunStatus::Done | RunStatus::Incomplete);
+    use RunStatus::*;
+    let is_error = !matches!(outcome.end, Done | Sleeping | Incomplete);
     with_structure(content, structured, is_error)
 }
 
@@ -65,7 +66,8 @@ pub(super) fn awaiting(
 
 /// Returns the JSON Schema of the structured content of a call of an agent.
 pub(super) fn schema() -> Value {
-    let statuses = ["done", "awaiting_action", "aborted", "error", "limit", "incomplete"];
+    let statuses =
+        ["done", "awaiting_action", "sleeping", "aborted", "error", "limit", "incomplete"];
     let about = |text: &str| json!({ "type": "string", "description": text });
     json!({
         "type": "object",
@@ -151,6 +153,7 @@ mod tests {
         for (end, is_error) in [
             ("done", false),
             ("incomplete", false),
+            ("sleeping", false),
             ("aborted", true),
             ("error", true),
             ("limit", true),

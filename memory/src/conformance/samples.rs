@@ -200,6 +200,7 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
         RunCause::Continue(None),
         RunCause::Steer,
         RunCause::Abort,
+        RunCause::Timer(ODD.into()),
         RunCause::Compact { instructions: None },
         RunCause::Compact { instructions: Some(ODD.into()) },
     ];
@@ -212,6 +213,9 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
             owner: None,
         },
         LogEntry::Settings { settings: odd_json() },
+        LogEntry::TimerSet { key: ODD.into(), time: u64::MAX },
+        LogEntry::TimerRang { key: ODD.into() },
+        LogEntry::TimerCancelled { key: ODD.into() },
         LogEntry::RunEnded {
             run: RunId(0),
             end: RunStatus::Limit,

@@ -2,7 +2,7 @@
 
 use loopwright_core::SessionStore;
 use loopwright_core::event::InputEvent;
-use loopwright_core::log::{MemoryError, PostedInput, Schedule, Schedules, Workers};
+use loopwright_core::log::{LogEntry, MemoryError, PostedInput, Schedule, Schedules, Workers};
 
 use super::expect::{Checked, append, broken, expect_eq, open_session};
 use super::samples;
@@ -96,6 +96,20 @@ async fn check_workers(store: &dyn SessionStore, workers: &dyn Workers) -> Check
     create(store, "due").await?;
     create(store, "at rest").await?;
     expect_eq(&due().await?, &Vec::new(), "a session at rest is not due")?;
+    for (at, time, rule) in [
+        (1, FUTURE, "a session whose timer has not passed is not due"),
+        (2, PAST, "a session whose timer has passed is due"),
+    ] {
+        let memory = open_session(store, "at rest").await?;
+        append(&*memory, at, &[LogEntry::TimerSet { key: "t".into(), time }]).await?;
+        memory.close().await;
+        let sleepers = if time == PAST { vec!["at rest".to_owned()] } else { Vec::new() };
+        expect_eq(&due().await?, &sleepers, rule)?;
+    }
+    let memory = open_session(store, "at rest").await?;
+    append(&*memory, 3, &[LogEntry::TimerCancelled { key: "t".into() }]).await?;
+    memory.close().await;
+    expect_eq(&due().await?, &Vec::new(), "a session whose timer is cancelled is not due")?;
     let input = PostedInput::new("i", request()).map_err(|why| broken("it is posted", why))?;
     store.post("due", &input).await.map_err(|error| broken("an input is posted", error))?;
     let rule = "a session with an unread input and no owner is due";

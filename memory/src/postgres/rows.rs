@@ -67,7 +67,7 @@ fn due(info: &SessionInfo) -> Option<i64> {
     }
     match info.due {
         Some(_) => Some(0),
-        None => info.next_deadline().map(integer),
+        None => info.wakes_at().map(integer),
     }
 }
 

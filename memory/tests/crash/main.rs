@@ -22,6 +22,7 @@ mod family;
 mod poster;
 mod posters;
 mod scenario;
+mod sleepers;
 mod stores;
 
 use std::sync::Arc;
@@ -62,6 +63,13 @@ async fn family() {
 #[ignore = "another test starts it"]
 async fn poster() {
     poster::run().await;
+}
+
+/// Runs in a process that wakes sleeping agents. Another test starts it.
+#[tokio::test]
+#[ignore = "another test starts it"]
+async fn sleeper() {
+    sleepers::run().await;
 }
 
 fn from_env(name: &str) -> Option<u64> {

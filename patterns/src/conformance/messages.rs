@@ -106,13 +106,12 @@ pub(super) fn check_answered(
     Ok(())
 }
 
-/// Returns the entries up to the next end of a run that does not wait for decisions, and the status
-/// of that run.
+/// Returns the entries up to the next end of a run that neither waits for decisions nor sleeps, and
+/// the status of that run.
 fn rest_of_run(log: &[LogEntry]) -> Option<(RunStatus, &[LogEntry])> {
     log.iter().enumerate().find_map(|(at, entry)| match entry {
-        LogEntry::RunEnded { end, .. } if *end != RunStatus::AwaitingAction => {
-            Some((*end, &log[..at]))
-        }
+        LogEntry::RunEnded { end: RunStatus::AwaitingAction | RunStatus::Sleeping, .. } => None,
+        LogEntry::RunEnded { end, .. } => Some((*end, &log[..at])),
         _ => None,
     })
 }

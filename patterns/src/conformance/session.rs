@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use loopwright_core::event::{Envelope, EventStream, InputEvent, RunStatus};
-use loopwright_core::log::{InMemory, LogEntry, MemoryError, check_log};
+use loopwright_core::log::{InMemory, LogEntry, MemoryError, SessionInfo, check_log};
 use loopwright_core::testing::{
     CheckError, Gate, Script, ScriptedInput, ScriptedModel, TestClock, check_transcript,
 };
@@ -52,6 +52,7 @@ pub(super) struct Session<'a> {
     handle: AgentHandle,
     events: EventStream,
     probe: Probe,
+    clock: TestClock,
 }
 
 /// A session that ran to its end.
@@ -73,19 +74,20 @@ impl<'a> Session<'a> {
         model: ScriptedModel,
         disturbance: Option<(usize, Disturbance)>,
     ) -> Result<Self, CheckError> {
-        let agent = builder.environment(TestClock::default()).build();
+        let clock = TestClock::default();
+        let agent = builder.environment(clock.clone()).build();
         let agent = agent.map_err(|why| why.to_string())?;
         let probe = Probe::default();
         probe.state().disturbance = disturbance;
         let cx = RunContext::new().session(id).memory(probe.clone()).append_each();
         let (handle, events) = agent.run(cx).await.map_err(|why| why.to_string())?;
         probe.state().handle = Some(handle.clone());
-        Ok(Session { scenario, model, handle, events, probe })
+        Ok(Session { scenario, model, handle, events, probe, clock })
     }
 
-    /// Sends the inputs of the scenario and resolves its pending actions until the session is idle
-    /// and no input is left, or `until` holds. After an error of the model it sends `Continue`,
-    /// once.
+    /// Sends the inputs of the scenario, resolves its pending actions and lets its timers ring,
+    /// until the session is idle and no input is left, or `until` holds. After an error of the
+    /// model it sends `Continue`, once.
     pub(super) async fn run(&self, until: Until) -> Result<(), CheckError> {
         self.probe.state().unsent = self.scenario.session.inputs().iter().rev().cloned().collect();
         let ended = self.run_inputs(until).await;
@@ -114,6 +116,9 @@ impl<'a> Session<'a> {
                 self.handle.send(InputEvent::Continue(None)).await
             } else if let Some(input) = self.probe.next_input(|_| true) {
                 self.handle.send(input.event()).await
+            } else if let Some(time) = SessionInfo::of("s", &log).wakes_at() {
+                self.clock.advance_to(time).await;
+                continue;
             } else {
                 return Ok(());
             };

@@ -107,11 +107,11 @@ impl<'a> Subject<'a> {
         Product::of(&self.complete.log, 0)
     }
 
-    /// Returns whether every run ends because the agent finished or waits for decisions.
+    /// Returns whether every run ends because the agent finished, waits for decisions or sleeps.
     pub(super) fn succeeds(&self) -> bool {
         self.complete.log.iter().all(|entry| match entry {
             LogEntry::RunEnded { end, .. } => {
-                matches!(end, RunStatus::Done | RunStatus::AwaitingAction)
+                matches!(end, RunStatus::Done | RunStatus::AwaitingAction | RunStatus::Sleeping)
             }
             _ => true,
         })

@@ -206,7 +206,7 @@ async fn a_second_visit_has_branches_of_its_own() {
     let asked = model.requests();
     let asked: Vec<String> = asked.iter().map(|request| request.messages[0].text()).collect();
     assert_eq!(asked, ["Document 0.", "Document 1.", "Document 10.", "Read all."]);
-    let scenario = testing::Scenario::new([])
+    let scenario = testing::ScriptedSession::new([])
         .reply_with(|request| Script::text(&request.messages[0].text()))
         .request("Read.")
         .request("Again.");

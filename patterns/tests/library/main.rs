@@ -26,6 +26,7 @@ mod react;
 mod recorded;
 mod repeated_calls;
 mod roles;
+mod sleeping;
 mod user;
 mod values;
 mod votes;

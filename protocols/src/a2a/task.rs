@@ -98,7 +98,7 @@ impl TaskState {
 
     pub(super) fn of(outcome: &RunOutcome) -> Self {
         match outcome.end {
-            RunStatus::Done => TaskState::Completed,
+            RunStatus::Done | RunStatus::Sleeping => TaskState::Completed,
             RunStatus::AwaitingAction => TaskState::InputRequired,
             RunStatus::Aborted => TaskState::Canceled,
             _ => TaskState::Failed,
@@ -146,11 +146,10 @@ impl Task {
 
     /// Returns the task as JSON of the protocol.
     pub fn to_json(&self) -> Value {
-        let message = self.message.clone();
         let mut task = json!({
             "id": self.id.to_string(),
             "contextId": self.id.context,
-            "status": status(self.state, self.time, message),
+            "status": status(self.state, self.time, self.message.clone()),
         });
         for (name, values) in [("artifacts", &self.artifacts), ("history", &self.history)] {
             if !values.is_empty() {
@@ -186,17 +185,21 @@ impl Task {
 /// a waiting task.
 pub fn tasks(context: &str, events: &[Envelope]) -> Vec<Task> {
     let mut tasks: Vec<Task> = Vec::new();
+    let mut is_of_task = false;
     for envelope in events.iter().filter(|envelope| !is_of_sub_agent(envelope)) {
+        if let AgentEvent::AgentStart { cause, .. } = &envelope.event {
+            // The task of an agent that sleeps has ended.
+            is_of_task = !matches!(cause, RunCause::Timer(_));
+        }
         if let AgentEvent::AgentStart { cause: RunCause::UserRequest(input), .. } = &envelope.event
         {
             // The request has denied the pending actions of the last task.
             if let Some(last) = tasks.last_mut().filter(|t| t.state == TaskState::InputRequired) {
                 (last.state, last.time) = (TaskState::Canceled, envelope.time);
             }
-            let id = TaskId::new(input.to_string(), context);
-            tasks.push(Task::submitted(id, envelope.time));
+            tasks.push(Task::submitted(TaskId::new(input.to_string(), context), envelope.time));
         }
-        if let Some(task) = tasks.last_mut() {
+        if let Some(task) = tasks.last_mut().filter(|_| is_of_task) {
             task.take(envelope);
         }
     }
@@ -206,9 +209,7 @@ pub fn tasks(context: &str, events: &[Envelope]) -> Vec<Task> {
 /// Returns the status of a task.
 pub(super) fn status(state: TaskState, time: u64, message: Option<Value>) -> Value {
     let mut status = json!({ "state": state, "timestamp": rfc_3339(time) });
-    if let Some(message) = message {
-        status["message"] = message;
-    }
+    message.into_iter().for_each(|message| status["message"] = message);
     status
 }
 

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loopwright_core::event::{Decision, ExternalAction, Input, InputEvent, Provided, RunStatus};
+use loopwright_core::event::{
+    AgentEvent, Decision, ExternalAction, Input, InputEvent, Provided, RunCause, RunStatus,
+};
 use loopwright_core::message::InputId;
 use serde_json::{Value, json};
 
@@ -188,6 +190,12 @@ fn a_task_is_what_follows_from_a_message() {
         assert_eq!(message.is_object(), state == TaskState::Failed, "{message}");
     }
     assert_eq!(tasks("ctx", &Run::new().0)[0].state, TaskState::Working);
+    let sleeps = Run::new().reply(&["Later."]).end_with(|it| it.end = RunStatus::Sleeping);
+    let cause = RunCause::Timer("t".into());
+    let awake = sleeps.event(AgentEvent::AgentStart { cause, trace: None }).reply(&["Now."]);
+    let task = tasks("ctx", &awake.0).remove(0);
+    assert_eq!(task.state, TaskState::Completed, "the run of a timer belongs to no task");
+    assert_eq!(task.to_json()["artifacts"].as_array().unwrap().len(), 1);
     let waits = Run::new().end_with(|outcome| outcome.end = RunStatus::AwaitingAction);
     let waits = tasks("ctx", &waits.0).remove(0);
     assert_eq!(waits.clone().pending(&[]).state, TaskState::Working, "all is decided");

@@ -21,7 +21,7 @@ pub fn stop_reason(outcome: &RunOutcome) -> Result<&'static str, RpcError> {
         (RunStatus::Done | RunStatus::Limit, _, Some(Limit::Run(Resource::Turns))) => {
             Ok("max_turn_requests")
         }
-        (RunStatus::Done | RunStatus::AwaitingAction, ..) => Ok("end_turn"),
+        (RunStatus::Done | RunStatus::Sleeping | RunStatus::AwaitingAction, ..) => Ok("end_turn"),
         (RunStatus::Aborted, ..) => Ok("cancelled"),
         (_, Some(IncompleteReply::Length), _) => Ok("max_tokens"),
         (_, Some(IncompleteReply::ContentFilter), _) => Ok("refusal"),

@@ -213,7 +213,9 @@ impl Encode for Encoder {
                 let interrupts: Vec<Value> = pending.iter().map(interrupt).collect();
                 json!({ "type": "interrupt", "interrupts": interrupts })
             }
-            Some(RunStatus::Done | RunStatus::AwaitingAction) | None => outcome("success"),
+            Some(RunStatus::Done | RunStatus::Sleeping | RunStatus::AwaitingAction) | None => {
+                outcome("success")
+            }
             Some(_) => {
                 let failure = ended.and_then(RunFailure::of);
                 let (why, code) = failure.map(|why| (why.sentence(), why.kind)).unwrap_or_default();
@@ -261,7 +263,7 @@ fn tool_update(call: &str, update: &ToolUpdate) -> Value {
 
 fn sub_agent_end(ended: &RunOutcome) -> Value {
     let kind = match ended.end {
-        RunStatus::Done => "success",
+        RunStatus::Done | RunStatus::Sleeping => "success",
         RunStatus::AwaitingAction => "suspended",
         _ => {
             let message = RunFailure::of(ended).map(|why| why.sentence());

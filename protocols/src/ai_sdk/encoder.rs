@@ -275,7 +275,7 @@ impl Encode for Encoder {
         self.end_step(to);
         let ended = self.runs.outcome();
         let reason = match ended.map(|outcome| (outcome.end, outcome.incomplete)) {
-            Some((RunStatus::Done, _)) => "stop",
+            Some((RunStatus::Done | RunStatus::Sleeping, _)) => "stop",
             Some((RunStatus::AwaitingAction, _)) => "tool-calls",
             Some((RunStatus::Aborted, _)) | None => {
                 push(to, json!({ "type": "abort", "reason": "The run was aborted." }));

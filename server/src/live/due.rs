@@ -43,12 +43,12 @@ impl LiveSessions {
         }
     }
 
-    /// Opens the sessions that have work to do, or an action whose deadline has passed, so that
-    /// their runs start. Waits for the runs to end.
+    /// Opens the sessions that have work to do, an action whose deadline has passed or a timer that
+    /// rings, so that their runs start. Waits for the runs to end.
     ///
     /// Skips sessions that cannot be opened. Skips sessions whose log has not grown since they were
-    /// last opened, unless they have unread inputs or a deadline. `done` has the length of each log
-    /// then.
+    /// last opened, unless they have unread inputs, a deadline or a timer. `done` has the length of
+    /// each log then.
     pub(crate) async fn run_due(&self, done: &mut HashMap<Arc<str>, u64>) {
         let Parts { agents, store, .. } = &self.0.parts;
         // Without prompts and arguments, which would all be in memory at the same time.
@@ -60,7 +60,7 @@ impl LiveSessions {
         };
         let now = SystemEnvironment.now();
         let due = sessions.into_iter().filter(|session| match session.due_at(now) {
-            Some(Due::Inbox | Due::Deadline) => true,
+            Some(Due::Inbox | Due::Deadline | Due::Timer) => true,
             Some(Due::Decision | Due::Request | Due::Steer) => {
                 done.get(&session.id) != Some(&session.entries)
             }

@@ -82,6 +82,7 @@ impl SessionState {
             model_error: *model_error,
             incomplete,
             limit: *limit,
+            wakes_at: self.info.next_timer().map(|timer| timer.time),
             turns: self.spent.turns,
             usage: self.spent.usage,
             cost: self.spent.cost,

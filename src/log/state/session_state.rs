@@ -281,6 +281,13 @@ impl SessionState {
         }
     }
 
+    /// Returns whether the work of the last run waits: for decisions on its calls, or because the
+    /// agent sleeps.
+    pub(crate) fn waits(&self) -> bool {
+        let sleeps = self.outcome.as_ref().is_some_and(|run| run.end == RunStatus::Sleeping);
+        self.batch.is_some() || sleeps && self.info.has_timer()
+    }
+
     pub(crate) fn tail(&self) -> Tail {
         match self.context.last().map(|m| &m.body) {
             None => Tail::Empty,

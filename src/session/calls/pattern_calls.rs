@@ -69,6 +69,9 @@ pub enum QuestionStatus {
     Answered(Value),
     /// The user declined to answer, for this reason, which may be empty.
     Declined(String),
+    /// Nobody answered before the deadline
+    /// ([`ActionOptions::deadline`](crate::tool::ActionOptions::deadline)).
+    Expired,
     /// The user sent another message instead of an answer.
     Superseded,
     /// The question waits. The step must end with
@@ -78,7 +81,7 @@ pub enum QuestionStatus {
 
 impl QuestionStatus {
     /// Returns the answer, or ends the step while the question waits. Returns `None` if the user
-    /// declined to answer, or sent another message instead.
+    /// declined to answer, did not answer in time, or sent another message instead.
     ///
     /// # Errors
     ///
@@ -86,7 +89,9 @@ impl QuestionStatus {
     pub fn answer(self) -> Result<Option<Value>, StepError> {
         match self {
             QuestionStatus::Answered(answer) => Ok(Some(answer)),
-            QuestionStatus::Declined(_) | QuestionStatus::Superseded => Ok(None),
+            QuestionStatus::Declined(_) | QuestionStatus::Expired | QuestionStatus::Superseded => {
+                Ok(None)
+            }
             QuestionStatus::Waiting => Err(StepEnd::AwaitingAction.into()),
         }
     }
@@ -97,6 +102,7 @@ impl QuestionStatus {
             Some(Decision::Provide(Provided::Input(answer))) => {
                 QuestionStatus::Answered(answer.clone())
             }
+            Some(Decision::Deny(_)) if recorded.by_default => QuestionStatus::Expired,
             Some(Decision::Deny(why)) => QuestionStatus::Declined(why.clone()),
             _ => QuestionStatus::Superseded,
         }

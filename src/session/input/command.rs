@@ -31,9 +31,9 @@ pub(crate) enum Command {
     Idle(Ack<()>),
     /// No further command is accepted. The session ends as if the last handle were dropped.
     Close,
-    /// The deadlines of pending actions up to this time, in milliseconds since 1970, have passed,
-    /// and all earlier decisions have been passed on.
-    TakeDefaults(u64),
+    /// A deadline or a timer has passed. Up to this time of the store, in milliseconds since 1970,
+    /// all decisions have been passed on.
+    TimePassed(u64),
     /// More inputs in the mailbox wait for a person.
     MailHeld,
     /// From here on, the end of the process does not count as the loss of an owner.

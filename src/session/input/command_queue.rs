@@ -1,5 +1,5 @@
 //! The queue of a session's task: commands from handles, inputs that other processes have posted to
-//! the session's mailbox, and the deadlines of pending actions.
+//! the session's mailbox, and the deadlines and timers that pass.
 //!
 //! A posted input becomes a command like any other. The mailbox is read before an input of a handle
 //! is forwarded, so that earlier posts come first, and each id has one answer. All futures here can
@@ -281,7 +281,7 @@ impl CommandQueue {
         match &mut self.mail {
             Some(mail) => mail.start_reading(has_passed),
             None if has_passed => {
-                self.ready.push_back(Command::TakeDefaults(self.deadlines.now()));
+                self.ready.push_back(Command::TimePassed(self.deadlines.now()));
             }
             None => {}
         }
@@ -318,8 +318,8 @@ impl CommandQueue {
         let receipt = match read {
             Ok(Read { now, unread, receipt }) => {
                 self.ready.extend(unread.into_iter().filter_map(|input| mail.take(input)));
-                if let Some(now) = now.filter(|now| self.deadlines.is_past(*now)) {
-                    self.ready.push_back(Command::TakeDefaults(now));
+                if let Some(now) = now {
+                    self.ready.push_back(Command::TimePassed(now));
                 }
                 receipt
             }

@@ -1,4 +1,4 @@
-//! [`Deadlines`], a timer for the deadlines of pending actions.
+//! [`Deadlines`], a clock for the deadlines of pending actions and the timers of patterns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::session::Session;
 /// cannot be read or the log cannot be written.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// A timer for the next deadline of a session's pending actions.
+/// A clock for the next deadline of a session's pending actions, or the next timer of its pattern.
 pub(crate) struct Deadlines {
     next: watch::Receiver<Option<u64>>,
     environment: Arc<dyn Environment>,
@@ -24,7 +24,7 @@ pub(crate) struct Deadlines {
 impl Deadlines {
     pub(crate) fn new(session: &Session) -> Self {
         let environment = session.config.environment.clone();
-        let next = session.journal.deadline();
+        let next = session.journal.wakes_at();
         Deadlines { next, environment, noted: None }
     }
 
@@ -42,11 +42,6 @@ impl Deadlines {
         }
         self.noted = Some((next, Instant::now() + RETRY_DELAY));
         true
-    }
-
-    /// Returns whether the next deadline has passed at `now`, a time of another clock.
-    pub(crate) fn is_past(&self, now: u64) -> bool {
-        self.next.borrow().is_some_and(|next| next <= now)
     }
 
     /// Waits until a deadline has passed. Dropping the future loses nothing.

@@ -4,16 +4,13 @@ use std::sync::Arc;
 
 use crate::error::{InputError, MemoryError};
 use crate::event::action::ExternalAction;
-use crate::event::input::{ActionResult, Decision, Provided};
+use crate::event::input::{ActionResult, Decision, Provided, SYSTEM};
 use crate::log::entry::LogEntry;
 use crate::message::InputId;
 use crate::session::config::{Config, WhileAwaiting};
 use crate::session::journal::Journal;
 use crate::tool::question::Question;
 use crate::tool::{DecisionKind, DefaultDecision, Toolbox};
-
-/// The principal of default decisions at a deadline.
-pub(crate) const SYSTEM: &str = "system";
 
 /// The reason for denying a call at its deadline.
 const NO_DECISION: &str = "nobody decided before the deadline";

@@ -151,7 +151,7 @@ impl Journal {
         }
         self.written = self.state.info.entries;
         self.failed.iter_mut().for_each(|failure| failure.is_stale = false);
-        self.note_deadline();
+        self.note_wake();
         Ok(true)
     }
 }

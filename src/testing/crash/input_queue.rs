@@ -68,6 +68,11 @@ impl InputQueue {
         self.state().handle = Some(handle);
     }
 
+    /// Returns the entries of the log.
+    pub(super) fn entries(&self) -> Vec<LogEntry> {
+        self.log.entries()
+    }
+
     /// Removes and returns the next input.
     pub(super) fn next(&self) -> Option<ScriptedInput> {
         self.take_if(false, |_| true)

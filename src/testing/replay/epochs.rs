@@ -8,13 +8,12 @@ use super::compaction_step::{CompactionStep, is_interrupted};
 use crate::compaction::CompactionCause;
 use crate::error::StepError;
 use crate::event::input::{
-    AbortRequest, ActionResult, Decision, Input, InputEvent, Prompt, QueueKind,
+    AbortRequest, ActionResult, Decision, Input, InputEvent, Prompt, QueueKind, SYSTEM,
 };
 use crate::event::outcome::{RunCause, RunStatus};
 use crate::log::entry::LogEntry;
 use crate::log::state::SessionState;
 use crate::message::{MessageId, MessageKind};
-use crate::session::input::decisions::SYSTEM;
 
 /// A section of a log that one process wrote.
 pub(super) struct Epoch {

@@ -364,6 +364,9 @@ fn key(entry: &LogEntry) -> Option<(&'static str, &str)> {
             return None;
         }
         LogEntry::State { .. }
+        | LogEntry::TimerSet { .. }
+        | LogEntry::TimerRang { .. }
+        | LogEntry::TimerCancelled { .. }
         | LogEntry::Emitted { .. }
         | LogEntry::Remembered { .. }
         | LogEntry::Rewound { .. }

@@ -344,3 +344,44 @@ async fn the_root_counts_the_approvals_for_a_sub_agent() {
     assert_eq!((handle.pending().await.unwrap().len(), pay.ran()), (0, 1));
     handle.close().await;
 }
+
+/// C507: a question that nobody answers before its deadline is told apart from one that a person
+/// declines, also by a pattern that is entered in another process.
+#[tokio::test(start_paused = true)]
+async fn a_question_that_nobody_answers_in_time_has_expired() {
+    for declines in [false, true] {
+        let shared = SharedSession::opened();
+        let pattern = does(|step| {
+            Box::pin(async move {
+                step.take_input().await?;
+                let options = ActionOptions::new().deadline(ms(1_000));
+                let question = Question::choice("Which colour?", ["red"]).options(options);
+                let status = step.question("colour", question).await?;
+                if status == QuestionStatus::Waiting {
+                    return Ok(StepEnd::AwaitingAction);
+                }
+                step.remember(AssistantMessage::from(format!("{status:?}"))).await?;
+                Ok(StepEnd::Done)
+            })
+        });
+        let model = ScriptedModel::new([]);
+        let agent =
+            GenericAgent::builder(model, pattern).environment(shared.clock()).build().unwrap();
+        let (handle, _events, action) = waiting(&shared, &agent).await;
+        if declines {
+            handle.deny(&action, "").await.unwrap();
+        } else {
+            handle.close().await;
+            sleep(ms(2_000)).await;
+        }
+        let (handle, _events) = match declines {
+            true => (handle, _events),
+            false => run(&agent, shared.owner()).await,
+        };
+        handle.wait_for_idle().await;
+        let messages = handle.state().await.unwrap().messages;
+        let said = if declines { "Declined(\"\")" } else { "Expired" };
+        assert_eq!(messages.last().unwrap().text(), said);
+        handle.close().await;
+    }
+}

@@ -224,7 +224,7 @@ async fn no_default_is_taken_while_work_is_held() {
     handle.close().await;
     let info = info(&shared, 1);
     assert_eq!((info.held.map(|held| held.unread), info.pending.len()), (Some(1), 1));
-    assert_eq!((info.due_at(u64::MAX), info.next_deadline()), (None, None));
+    assert_eq!((info.due_at(u64::MAX), info.wakes_at()), (None, None));
     let is_decided = |entry: &LogEntry| matches!(entry, LogEntry::Decided { .. });
     assert!(!shared.entries().iter().any(is_decided) && shared.receipts() == [None]);
 }

@@ -102,7 +102,11 @@ impl State {
         self.run = Run::Idle;
         self.has_finished = outcome.has_finished();
         match wording::failure(outcome) {
-            None => {}
+            None => {
+                if let Some(note) = wording::asleep(outcome, self.now) {
+                    self.transcript.notice(Tone::Quiet, note);
+                }
+            }
             Some(Failure::Aborted) => self.transcript.notice(Tone::Quiet, wording::INTERRUPTED),
             Some(Failure::Turns(why)) => {
                 let text = format!("{} `/continue` resumes the run.", sentence(&why));

@@ -1,0 +1,156 @@
+//! Kills of processes that wake sleeping agents.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use loopwright_core::testing::ScriptedModel;
+use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+use loopwright_core::{Environment, SystemEnvironment};
+use loopwright_core::{agent::*, event::*, log::*, message::*};
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::case::next_random;
+use crate::kills_and_seed;
+use crate::stores::{self, Kind};
+
+/// The environment variable with the [`Orders`] of a process.
+pub(crate) const ORDERS: &str = "LOOPWRIGHT_SLEEPER_ORDERS";
+
+/// The number of sessions, and of timers in each.
+const SESSIONS: usize = 12;
+const NAPS: u64 = 4;
+
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Orders {
+    store: Kind,
+    directory: PathBuf,
+    /// The error of the process's clock in milliseconds.
+    clock_error: i64,
+}
+
+/// The clock of a process, which is wrong.
+struct WrongClock(i64);
+
+impl Environment for WrongClock {
+    fn now(&self) -> u64 {
+        SystemEnvironment.now().saturating_add_signed(self.0)
+    }
+
+    fn random(&self) -> u64 {
+        SystemEnvironment.random()
+    }
+}
+
+/// Sleeps again and again, and counts in the conversation.
+struct Napper;
+
+#[async_trait]
+impl BehaviorPattern for Napper {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        let awoken: u64 = step.state("awoken").unwrap_or_default();
+        for nap in awoken..NAPS {
+            step.sleep_for(&format!("nap-{nap}"), Duration::from_millis(30)).await?;
+            step.set_state("awoken", nap + 1)?; // is written with the message
+            step.remember(UserMessage::from(format!("awake {nap}"))).await?;
+        }
+        Ok(StepEnd::Done)
+    }
+}
+
+fn agent(clock_error: i64) -> GenericAgent {
+    let builder = GenericAgent::builder(ScriptedModel::new([]), Napper);
+    builder.environment(WrongClock(clock_error)).build().expect("an agent")
+}
+
+/// Runs the orders in the environment variable [`ORDERS`] until the process is killed.
+pub(crate) async fn run() {
+    let orders = std::env::var(ORDERS).expect("the process has orders");
+    let orders: Orders = serde_json::from_str(&orders).expect("the orders are JSON");
+    let store = orders.store.open(&orders.directory).await;
+    match agent(orders.clock_error).keep_running_due(&store).await {}
+}
+
+/// C508: two processes with different clocks wake sleeping agents, and are killed at random times:
+/// each timer rings once, and never early by the clock of the process that rings it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn timers_ring_once_whatever_is_killed() {
+    let (kills, seed) = kills_and_seed();
+    for &kind in stores::all() {
+        timers_ring_once(kind, kills.min(40), seed).await;
+    }
+}
+
+async fn timers_ring_once(kind: Kind, kills: usize, mut seed: u64) {
+    let folder = TempDir::new().expect("a temporary directory");
+    let _server = kind.serve(folder.path());
+    let store = kind.open(folder.path()).await;
+    for n in 0..SESSIONS {
+        let handle = agent(0).open(&store, format!("s{n}")).await.expect("it is opened");
+        assert_eq!(handle.prompt("Sleep.").await.unwrap().end, RunStatus::Sleeping);
+        handle.close().await;
+    }
+    let start = |clock_error| {
+        let orders = Orders { store: kind, directory: folder.path().into(), clock_error };
+        let mut process = Command::new(std::env::current_exe().expect("this program"));
+        process.args(["sleeper", "--exact", "--ignored", "--nocapture"]).kill_on_drop(true);
+        process.env(ORDERS, serde_json::to_string(&orders).expect("JSON"));
+        process.stdout(Stdio::null()).spawn().expect("a process starts")
+    };
+    let errors = [0, -400];
+    let mut processes = errors.map(start);
+    let (began, mut killed) = (Instant::now(), 0);
+    loop {
+        let infos = store.sessions().await.expect("the sessions are listed");
+        let is_asleep = |info: &&SessionInfo| info.run.is_some() || !is_done(info);
+        let asleep = infos.iter().filter(is_asleep).count();
+        if asleep == 0 {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(300), "{asleep} sessions sleep: {infos:?}");
+        if killed < kills && next_random(&mut seed).is_multiple_of(8) {
+            let one = next_random(&mut seed) as usize % 2;
+            processes[one].kill().await.expect("it is killed");
+            processes[one] = start(errors[one]);
+            killed += 1;
+        }
+    }
+    println!("{kind:?}: {SESSIONS} sessions, {killed} kills");
+    for process in &mut processes {
+        process.kill().await.expect("it is killed");
+    }
+    for n in 0..SESSIONS {
+        check(&store.read(&format!("s{n}"), 0).await.expect("the log is read"));
+    }
+}
+
+fn is_done(info: &SessionInfo) -> bool {
+    info.timers.iter().filter(|timer| timer.rang).count() as u64 == NAPS
+}
+
+/// Checks that each timer of a log rang once, in time, and that the pattern continued once.
+fn check(log: &[LogEntry]) {
+    check_log(log).expect("a valid log");
+    let (mut started, mut set, mut rang) = (0, std::collections::BTreeMap::new(), 0);
+    for entry in log {
+        match entry {
+            LogEntry::TimerSet { key, time } => drop(set.insert(key.clone(), *time)),
+            LogEntry::RunStarted { cause: RunCause::Timer(key), time, .. } => {
+                assert!(*time >= set[key], "{key} rang early: {log:#?}");
+                rang += 1;
+            }
+            LogEntry::RunStarted { time, .. } => started = *time,
+            LogEntry::TimerRang { .. } => rang += 1, // its time is in no entry
+            _ => {}
+        }
+    }
+    assert!(started > 0);
+    assert_eq!(rang, NAPS, "{log:#?}");
+    let is_awake = |message: &&Arc<Message>| message.text().starts_with("awake");
+    assert_eq!(replay_messages(log).iter().filter(is_awake).count() as u64, NAPS);
+}
