@@ -5,7 +5,7 @@
 //! on. The drawing of the graph is for a README.
 
 use std::error::Error;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loopwright::limits::Budget;
 use loopwright::message::{Usage, UserMessage};
@@ -62,10 +62,8 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     println!("{}", graph.to_mermaid());
 
     let agent = GenericAgent::builder(model, graph).build()?;
-    let began = Instant::now();
     let outcome = agent.session().await?.prompt("How long are the notice periods?").await?;
     println!("{} {} requests, ${:.3}", outcome.text, outcome.turns, outcome.cost);
     assert_eq!((outcome.turns, &*outcome.text), (17, "1 to 16 months. Notes on 16 of 20"));
-    assert!(began.elapsed() < Duration::from_millis(17 * 50)); // four at once
     Ok(())
 }

@@ -20,10 +20,11 @@ use super::position::{KEY, visit};
 /// - a call ([`Call::new`], [`Call::child`]) of a tool or of a sub-agent. A sub-agent has its own
 ///   conversation, pattern (another graph, for example), tools and approvals.
 ///
-/// The list follows from the state of the graph. The graph gives each branch a key, so nothing that
-/// was paid for is repeated after a crash, a decision or a steer. A request has the conversation
-/// unless it [replaces](Ask::messages) it. Calls are [hidden](Call::hidden): the conversation gets
-/// what the join returns.
+/// The list follows from the state of the graph. The graph gives each branch a key, in place of its
+/// own: after a crash, a decision or a steer, a reply or result that is there is not asked for
+/// again; a request that failed is. A request has the conversation unless it
+/// [replaces](Ask::messages) it. Calls are [hidden](Call::hidden): the conversation gets what the
+/// join returns.
 ///
 /// # Results
 ///
@@ -36,7 +37,7 @@ use super::position::{KEY, visit};
 /// # Steers
 ///
 /// A steer that interrupts is delivered, and then the missing requests are sent. Calls that a steer
-/// has skipped are made nevertheless; those that it has cut off have failed.
+/// has skipped are made nevertheless; calls that it has cut off have failed.
 ///
 /// ```
 /// use loopwright_core::message::UserMessage;
@@ -119,7 +120,8 @@ impl<S: 'static, B: Branch> Branches<S, B> {
     }
 
     /// Ends with the first branch that succeeds: the others are cancelled or not started, and the
-    /// join sees errors in their place.
+    /// join sees errors in their place. Any reply of a model is a success; see
+    /// [`Branches::first_that`].
     pub fn first(mut self) -> Self {
         self.terms.first = true;
         self
@@ -148,8 +150,10 @@ impl<S: 'static, B: Branch> Branches<S, B> {
             return B::work(step, list, &self.terms).await;
         };
         let rest = step.rest_of(&format!("{KEY}/{node}"), budget)?;
-        let part = if kept > 0 { rest.min(&step.left()).keep(kept) } else { rest.into() };
-        B::work(&mut step.with_budget(part), list, &self.terms).await
+        // Room in the budget of the run is not taken from the branches' own.
+        let left = step.left();
+        let mut around = step.with_budget(left.keep(kept));
+        B::work(&mut around.with_budget(rest), list, &self.terms).await
     }
 }
 
@@ -242,7 +246,10 @@ impl Work for Call {
             }
             let called = step.call_all(list.clone()).as_many_as_fit();
             let called = if terms.first { called.first() } else { called };
-            let called = called.at_most(terms.at_most.unwrap_or(usize::MAX));
+            let called = match terms.at_most {
+                Some(calls) => called.at_most(calls),
+                None => called,
+            };
             let results = called.await?.ok_or(StepEnd::AwaitingAction)?;
             let is_over = terms.first && results.iter().any(has_succeeded)
                 || step.left().time == Some(Duration::ZERO);

@@ -68,10 +68,11 @@ impl<S> Edge<S> {
     ) -> Result<Next, StepError> {
         let next = match (&self.choose, self.targets.as_deref()) {
             (Some(choose), _) => choose(step, state),
-            (None, None | Some([])) => Next::End,
+            (None, None) => Next::End,
             (None, Some([only])) => *only,
-            (None, Some(_)) => {
-                let why = format!("`{from}` leads to several nodes, and no edge chooses one");
+            (None, Some(targets)) => {
+                let count = targets.len();
+                let why = format!("`{from}` leads to {count} nodes, and no edge chooses one");
                 return Err(StepError::Pattern(why.into()));
             }
         };

@@ -134,6 +134,16 @@ async fn branches_leave_room_for_the_answer() {
     assert_eq!(last_request(&model)[1], "4 notes, 16 missing.");
 }
 
+/// C494: Room in the budget of the run is not taken from the branches' own budget.
+#[tokio::test(start_paused = true)]
+async fn room_for_the_answer_is_not_taken_from_the_branches() {
+    let graph = reads(documents(20).budget(Budget::default().turns(4).keep(1)), KEEP);
+    let model = reader();
+    let outcome = run(&model, graph, |agent| agent.limits(Budget::default().turns(100))).await;
+    assert_eq!((outcome.end, outcome.turns), (RunStatus::Done, 5), "{outcome:?}");
+    assert_eq!(last_request(&model)[1], "4 notes, 16 missing.");
+}
+
 /// C494: A branch that fails is a value; the others are kept. A join that needs all of them ends
 /// the run with its error.
 #[tokio::test(start_paused = true)]
@@ -441,9 +451,11 @@ async fn an_edge_chooses_one_of_the_declared_nodes() {
     };
     let wrong = graph().leads_to("a", [Next::To("b")]).edge("a", |_, ()| Next::End);
     let unclear = graph().leads_to("a", [Next::To("b"), Next::End]);
+    let nowhere = graph().leads_to("a", []);
     let cases = [
+        (nowhere, "`a` leads to 0 nodes, and no edge chooses one"),
         (wrong, "the edge after `a` chose End, which is not declared"),
-        (unclear, "`a` leads to several nodes, and no edge chooses one"),
+        (unclear, "`a` leads to 2 nodes, and no edge chooses one"),
     ];
     for (graph, why) in cases {
         let harness = Harness::new(graph, [], |agent| agent).await;

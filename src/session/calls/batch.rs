@@ -62,6 +62,9 @@ pub(crate) async fn run(
             stop_all(session).await?;
         } else {
             prepare(session, late.is_err()).await?;
+            if session.journal.state.batch.as_ref().is_some_and(Batch::is_decided) {
+                stop_all(session).await?; // by a result that a person has given
+            }
         }
         if late.is_err() {
             supersede(session, ResultStatus::Skipped, TIME_UP).await?;
