@@ -90,6 +90,17 @@ impl CheckError {
         self.log(&log[..added.map_or(log.len(), |at| at + 1)])
     }
 
+    /// Adds the log up to the entry with this position among those for which `is` returns `true`.
+    pub fn log_until_nth(
+        self,
+        log: &[LogEntry],
+        position: usize,
+        is: impl Fn(&LogEntry) -> bool,
+    ) -> Self {
+        let found = log.iter().enumerate().filter(|(_, entry)| is(entry)).nth(position);
+        self.log(&log[..found.map_or(log.len(), |(at, _)| at + 1)])
+    }
+
     /// Returns the sentence.
     pub fn sentence(&self) -> &str {
         &self.sentence

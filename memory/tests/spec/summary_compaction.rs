@@ -24,10 +24,12 @@ async fn harness(policy: SummaryCompaction, window: Option<u64>, replies: Vec<Sc
     info.context_window = window;
     let model = ScriptedModel::new(replies).info(info);
     let agent = GenericAgent::builder(model.clone(), PiPattern).tools(tools).compaction(policy);
-    let agent = agent.model_named("small", model.clone()).build().unwrap();
+    let clock = TestClock::default();
+    let agent = agent.environment(clock.clone()).model_named("small", model.clone());
+    let agent = agent.build().unwrap();
     let memory = InMemory::new();
     let (handle, events) = agent.run(RunContext::new().memory(memory.clone())).await.unwrap();
-    Harness { handle, events, model, agent, memory, clock: TestClock::default() }
+    Harness { handle, events, model, agent, memory, clock }
 }
 
 /// Returns the first words of each message of a request.

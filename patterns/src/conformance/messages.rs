@@ -78,20 +78,23 @@ pub(super) fn check_answered(
         let Some((status, rest)) = rest_of_run(&log[at + 1..]) else {
             return Err(CheckError::new("the run does not end").log(log));
         };
-        let failed = |why: String| CheckError::new(why).log(&log[..at + 2 + rest.len()]);
+        let failed = |why: &str| {
+            let error = CheckError::new(why).note(format!("The message: {}", message.text()));
+            error.log(&log[..at + 2 + rest.len()])
+        };
         if status != RunStatus::Done {
-            return Err(failed(format!("the run did not end as done, but as {status:?}")));
+            return Err(failed(&format!("the run did not end as done, but as {status:?}")));
         }
-        let text = message.text();
         let is_delivery =
             |entry: &LogEntry| matches!(entry, LogEntry::Delivered { input: id } if id == input);
         let Some(delivered) = rest.iter().position(is_delivery) else {
-            return Err(failed(format!("the run ended, and the pattern had not taken `{text}`")));
+            return Err(failed("the run ended, and the pattern had not taken a message"));
         };
         let later = &rest[delivered + 1..];
         if count_requests(later) == 0 || !later.iter().any(is_answer) {
-            return Err(failed(format!("the run ended, and `{text}` had no answer")));
+            return Err(failed("the run ended, and a message had no answer"));
         }
+        let text = message.text();
         let is_copy = |entry: &LogEntry| match entry {
             LogEntry::Remembered { message } => {
                 matches!(&message.body, MessageKind::User(copy) if copy.text() == text)
@@ -99,8 +102,9 @@ pub(super) fn check_answered(
             _ => false,
         };
         if let Some(copy) = log.iter().position(is_copy) {
-            let why = format!("the pattern added `{text}` to the conversation once more");
-            return Err(CheckError::new(why).log(&log[..=copy]));
+            let error = CheckError::new("the pattern added a message of the user once more");
+            let error = error.note(format!("The message: {}", message.text()));
+            return Err(error.log(&log[..=copy]));
         }
     }
     Ok(())

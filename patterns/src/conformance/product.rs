@@ -67,9 +67,12 @@ impl Product {
                 None => error.log(log),
             }
         })?;
-        same("the end of run", &self.ends, &expected.ends).map_err(|(_, error)| error.log(log))?;
+        let is_end = |entry: &LogEntry| matches!(entry, LogEntry::RunEnded { .. });
+        same("the end of run", &self.ends, &expected.ends)
+            .map_err(|(at, error)| error.log_until_nth(log, at, is_end))?;
+        let is_event = |entry: &LogEntry| matches!(entry, LogEntry::Emitted { .. });
         same("custom event", &self.events, &expected.events)
-            .map_err(|(_, error)| error.log(log))?;
+            .map_err(|(at, error)| error.log_until_nth(log, at, is_event))?;
         if self.requests == expected.requests {
             return Ok(());
         }

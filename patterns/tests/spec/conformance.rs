@@ -121,16 +121,16 @@ async fn a_pattern_that_takes_no_steers_is_rejected() {
     let (steer, plain) = ("a steer", "a plain answer");
     let expected = (Rule::Messages, plain, "with a steer (AfterTurn) right after entry");
     assert_breaks(|| Loop::TakesNoSteers, scenario(plain), expected).await;
-    let expected = (Rule::Messages, steer, "the pattern had not taken `Only here.`");
+    let expected = (Rule::Messages, steer, "the pattern had not taken a message");
     assert_breaks(|| Loop::TakesNoSteers, scenario(steer), expected).await;
-    let expected = (Rule::Messages, "follow-ups", "the pattern had not taken `Two?`");
+    let expected = (Rule::Messages, "follow-ups", "the pattern had not taken a message");
     assert_breaks(|| Loop::TakesNoMessages, scenario("follow-ups"), expected).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_does_not_answer_messages_once_is_rejected() {
     let steer = "a steer";
-    let expected = (Rule::Messages, steer, "and `Only here.` had no answer");
+    let expected = (Rule::Messages, steer, "and a message had no answer");
     assert_breaks(|| Loop::DeliversLate, scenario(steer), expected).await;
     let expected =
         (Rule::Messages, steer, "the pattern added `Only here.` to the conversation once");
@@ -207,7 +207,8 @@ async fn a_violation_is_plain() {
     let violation = check(|| Loop::TakesNoSteers, scenario("a steer")).await.unwrap_err();
     let expected = "\
 the pattern breaks the rule `messages` in the scenario `a steer`: the run ended, and the pattern \
-had not taken `Only here.`.
+had not taken a message.
+The message: Only here.
 The rule: A message of the user that arrives during a run is answered once before its end.
 
 The log, up to there:

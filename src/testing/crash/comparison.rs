@@ -78,15 +78,17 @@ impl<'a> Comparison<'a> {
             Some(message) => error.log_until(log, message.id),
             None => error.log(log),
         };
+        let is_end = |entry: &LogEntry| matches!(entry, LogEntry::RunEnded { .. });
         same("the end of run", &expected.ends, &actual.ends, |a, b| a == b, String::clone)
-            .map_err(|(_, error)| error.log(log))?;
+            .map_err(|(at, error)| error.log_until_nth(log, at, is_end))?;
         same("message", &expected.messages, &actual.messages, is_same, text)
             .map_err(|(at, error)| until(error, actual.messages.get(at)))?;
         let context = "the next request's message";
         same(context, &expected.context, &actual.context, is_same, text)
             .map_err(|(_, error)| error.log(log))?;
+        let is_event = |entry: &LogEntry| matches!(entry, LogEntry::Emitted { .. });
         same("custom event", &expected.events, &actual.events, |a, b| a == b, String::clone)
-            .map_err(|(_, error)| error.log(log))?;
+            .map_err(|(at, error)| error.log_until_nth(log, at, is_event))?;
         if expected.state == actual.state {
             return Ok(());
         }

@@ -241,5 +241,5 @@ pub fn default_decision(action: &ExternalAction) -> Decision {
 }
 
 fn input_id(number: usize) -> String {
-    format!("input-{number}")
+    format!("scripted-{number}")
 }
