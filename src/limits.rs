@@ -81,8 +81,8 @@ pub struct Limits {
     pub depth: u32,
     /// The answer of a run that reaches a budget; `None`, the default, ends the run without one.
     pub wrap_up: Option<WrapUp>,
-    /// The guard against calls that are repeated without a new result; `None`, the default, lets
-    /// them go on.
+    /// The guard against calls that are repeated without a new result; `None`, the default,
+    /// allows them.
     pub loop_guard: Option<LoopGuard>,
 }
 

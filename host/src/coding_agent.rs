@@ -250,7 +250,7 @@ impl AgentFactory for CodingAgent {
 fn check(settings: &SessionSettings, commands: &Commands) -> Option<Value> {
     let command = settings.until.as_ref().filter(|command| !command.trim().is_empty())?;
     // Tests often take longer than a command may by default.
-    let timeout = commands.longest_timeout().as_secs();
+    let timeout = commands.longest_timeout().as_secs().max(1);
     Some(json!({ "command": command, "timeout": timeout }))
 }
 

@@ -7,7 +7,7 @@ mod progress;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopwright_core::limits::{Budget, Limit};
+use loopwright_core::limits::Budget;
 use loopwright_core::message::UserMessage;
 use loopwright_core::model::ToolChoice;
 use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
@@ -102,7 +102,7 @@ impl<P: BehaviorPattern> BehaviorPattern for Goal<P> {
                         step.remember(UserMessage::from(text)).await?;
                         continue;
                     }
-                    Err(StepError::Limit(limit)) if matches!(limit.limit, Limit::Part(_)) => false,
+                    Err(StepError::Limit(at)) if progress::is_over(at.limit) => false,
                     checked => checked?.reached,
                 };
                 progress::end(step, &self.key, round + 1, reached)?;

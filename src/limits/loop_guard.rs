@@ -15,7 +15,12 @@ use std::sync::Arc;
 /// - a result that differs;
 /// - a call that took [a second](crate::message::ToolResult::seconds) or more, such as a command
 ///   that sleeps before it looks again, and a call of a tool that [polls](LoopGuard::polling);
-/// - a message of the user, a reply without calls, and calls that the pattern makes.
+/// - a message of the user, a reply without calls, and calls that the pattern makes;
+/// - a decision on a call, the end of a [sleep](crate::StepContext::sleep_until), and a `Continue`
+///   after this limit.
+///
+/// So it does not find every loop: not one of slow calls, such as a build that fails again and
+/// again, and not one whose results contain the time. The limit of turns ends these.
 ///
 /// The count follows from the conversation in the log. So a restart neither forgets it nor repeats
 /// the note, and compaction does not change it. Only the last replies are compared, before each
@@ -23,7 +28,8 @@ use std::sync::Arc;
 ///
 /// At its limit the run ends with [`Limit::RepeatedCalls`](crate::limits::Limit::RepeatedCalls), as
 /// at a budget: with an answer if [`Limits::wrap_up`](crate::limits::Limits::wrap_up) asks for one.
-/// A message of the user continues the work. In a sub-agent, the option of its own agent counts.
+/// A message of the user continues the work, and so does `Continue`. In a sub-agent, the option of
+/// its own agent counts.
 ///
 /// From: "stuck detection" in OpenHands, which compares results as well, 2024; "doom loop" in
 /// opencode.
@@ -53,8 +59,8 @@ impl LoopGuard {
         LoopGuard { note_at: 3, end_at: 5, polling: Arc::default() }
     }
 
-    /// Sets after how many times the model gets a note. Without a note, it is not smaller than the
-    /// number at which the run ends.
+    /// Sets after how many times the model gets a note, at least two. A number of at least `end_at`
+    /// means no note.
     pub fn note_at(mut self, times: u32) -> Self {
         self.note_at = times;
         self

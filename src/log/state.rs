@@ -25,7 +25,7 @@ use crate::log::edited::Edited;
 use crate::log::entry::LogEntry;
 use crate::log::pending::PendingAction;
 use crate::log::queue::QueuedMessage;
-use crate::message::{CallId, InputId, Message, MessageKind};
+use crate::message::{CallId, InputId, Message, MessageId, MessageKind};
 use crate::tool::{ApprovalRecord, Resolution};
 
 use session_state::AfterBatch;
@@ -186,6 +186,7 @@ impl SessionState {
                 input, call, digest, decision, by, time, source, change, ..
             } => {
                 self.inputs.insert(input.clone());
+                self.fresh_after = MessageId(self.messages);
                 if self.decide_for_child(entry, emit) {
                     return;
                 }
@@ -235,9 +236,9 @@ impl SessionState {
             LogEntry::Owner { note: OwnerNote::Held(held) } if !was_held => {
                 emit(AgentEvent::Held(*held))
             }
+            LogEntry::TimerRang { .. } => self.fresh_after = MessageId(self.messages),
             LogEntry::Settings { .. }
             | LogEntry::TimerSet { .. }
-            | LogEntry::TimerRang { .. }
             | LogEntry::TimerCancelled { .. }
             | LogEntry::Charged { .. }
             | LogEntry::Owner { .. } => {} // they change the description only

@@ -22,12 +22,8 @@ pub struct ToolOutput {
     pub terminate: bool,
     /// The whole seconds that the call took. The engine measures the time of the tool, and raises a
     /// smaller number to it.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip)]
     pub seconds: u32,
-}
-
-fn is_zero(seconds: &u32) -> bool {
-    *seconds == 0
 }
 
 impl ToolOutput {
@@ -40,6 +36,11 @@ impl ToolOutput {
     pub fn details(mut self, details: Value) -> Self {
         self.details = Some(details);
         self
+    }
+
+    /// Raises the time that the call took to this number of seconds.
+    pub(crate) fn at_least(self, seconds: u32) -> Self {
+        ToolOutput { seconds: self.seconds.max(seconds), ..self }
     }
 
     /// Asks to end the run after this batch.

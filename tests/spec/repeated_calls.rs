@@ -56,7 +56,7 @@ async fn repeated_calls_get_a_note_and_then_end_the_run() {
         assert_eq!(requests.len(), 5 * period);
         let last = requests[3 * period].messages.last().unwrap().text();
         assert!(last.starts_with(&format!("{NOTE}{names}. ")), "{last}");
-        assert!(last.contains("if they are repeated 2 more times"), "{last}");
+        assert!(last.contains("when they have been made 5 times"), "{last}");
         assert_eq!(notes(&harness).await.len(), 1);
         harness.check().await;
         // A message of the user begins the count anew.
@@ -118,6 +118,65 @@ async fn polling_is_not_punished() {
     assert_eq!(seconds, Some(1));
 }
 
+/// C496: A decision of a person begins the count anew.
+#[tokio::test(start_paused = true)]
+async fn a_decision_begins_the_count_anew() {
+    let tool = look().spec(|spec| spec.approval(Approval::Always));
+    let replies = (0..8).map(|_| calls(&["look"])).chain([Script::text("Done.")]);
+    let harness = pi_with(replies, &[tool], guarded).await;
+    harness.handle.prompt("go").await.unwrap();
+    while let Some(action) = harness.pending().await.first() {
+        harness.handle.approve(action).await.unwrap();
+        harness.handle.wait_for_idle().await;
+    }
+    assert_eq!(harness.transcript().await.last().unwrap(), "A:Done./Stop");
+    assert_eq!(notes(&harness).await.len(), 0);
+}
+
+/// C496: A sleep between the calls begins the count anew, and so does `Continue` after the limit. A
+/// message that the pattern adds after the results does not.
+#[tokio::test(start_paused = true)]
+async fn a_sleep_begins_the_count_anew() {
+    let pattern = |sleeps: bool| {
+        does(move |step| {
+            Box::pin(async move {
+                step.take_input().await?;
+                loop {
+                    let reply = step.ask().await?.or_end()?;
+                    let round: u32 = step.state("round").unwrap_or_default();
+                    if !step.call_tools(&reply).await?.wants_reply() {
+                        return Ok(StepEnd::Done);
+                    }
+                    if sleeps {
+                        step.sleep_for(&format!("{round}"), ms(1_000)).await?;
+                    }
+                    step.set_state("round", round + 1)?;
+                    step.remember(UserMessage::from("Look again.")).await?;
+                }
+            })
+        })
+    };
+    for sleeps in [false, true] {
+        let replies = (0..8).map(|_| calls(&["look"])).chain([Script::text("Done.")]);
+        let agent = |agent: AgentBuilder| guarded(agent).tool(look());
+        let harness = Harness::new(pattern(sleeps), replies, agent).await;
+        let outcome = harness.handle.prompt("go").await.unwrap();
+        assert_eq!(outcome.limit.is_none(), sleeps, "{outcome:?}");
+        if sleeps {
+            for _ in 0..9 {
+                harness.clock.advance(ms(1_000)).await;
+                harness.handle.wait_for_idle().await;
+            }
+            assert_eq!(harness.transcript().await.last().unwrap(), "A:Done./Stop");
+        } else {
+            assert_eq!(harness.model.requests().len(), 5);
+            harness.handle.send(InputEvent::Continue(None)).await.unwrap();
+            harness.handle.wait_for_idle().await;
+            assert_eq!(harness.model.requests().len(), 9);
+        }
+    }
+}
+
 /// A pattern that polls by itself, and then asks the model.
 struct Polls;
 
@@ -148,7 +207,7 @@ async fn calls_of_the_pattern_do_not_count() {
     assert_eq!(notes(&harness).await.len(), 0);
 }
 
-/// C496: A model that heeds the note goes on, and a run that answers at its limit does so here.
+/// C496: A model that heeds the note continues, and a run that answers at its limit does so here.
 #[tokio::test(start_paused = true)]
 async fn the_model_can_heed_the_note_or_answer() {
     let looks = |count: usize| (0..count).map(|_| calls(&["look"]));

@@ -161,8 +161,9 @@ impl Operator for Unattended {
     }
 
     fn observe(&mut self, event: &AgentEvent) {
-        if let Some(end) = GoalEnd::of(event) {
-            self.goal = Some(end);
+        match event {
+            AgentEvent::AgentStart { .. } => self.goal = None,
+            event => self.goal = GoalEnd::of(event).or(self.goal.take()),
         }
     }
 

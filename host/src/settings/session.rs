@@ -211,8 +211,9 @@ settings! {
     /// Work until this shell command succeeds, such as `cargo test`.
     ///
     /// It runs after each answer, confined like the agent's commands, and needs no approval. If it
-    /// fails, the model sees its output and goes on, up to ten times within the other limits. `run`
-    /// ends with exit code 7 if it does not succeed. For a stored session, an empty text ends this.
+    /// fails, the model sees its output and continues, up to ten times within the other limits.
+    /// `run` ends with exit code 7 if it does not succeed. For a stored session, an empty text ends
+    /// this.
     until: Option<String> = text("COMMAND")
         .host_only()
         .scope(SettingScope::Coding)

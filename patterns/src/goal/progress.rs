@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use loopwright_core::limits::Limit;
 use loopwright_core::message::{MessageId, MessageKind};
 use loopwright_core::{AgentEvent, StepContext, StepError};
 use serde::{Deserialize, Serialize};
@@ -98,4 +99,9 @@ pub(crate) fn is_reached(step: &StepContext<'_>, key: &str) -> bool {
 pub(crate) fn is_new(step: &StepContext<'_>, at: MessageId) -> bool {
     let mut since = step.messages().rev().take_while(|message| message.id > at);
     since.any(|message| matches!(message.body, MessageKind::User(_)))
+}
+
+/// Returns whether the work is over at this limit, and the pattern can still answer.
+pub(crate) fn is_over(limit: Limit) -> bool {
+    matches!(limit, Limit::Part(_) | Limit::RepeatedCalls)
 }

@@ -132,8 +132,7 @@ async fn a_pattern_that_does_not_answer_messages_once_is_rejected() {
     let steer = "a steer";
     let expected = (Rule::Messages, steer, "and a message had no answer");
     assert_breaks(|| Loop::DeliversLate, scenario(steer), expected).await;
-    let expected =
-        (Rule::Messages, steer, "the pattern added `Only here.` to the conversation once");
+    let expected = (Rule::Messages, steer, "the pattern added a message of the user once more");
     assert_breaks(|| Loop::CopiesMessages, scenario(steer), expected).await;
 }
 

@@ -18,9 +18,11 @@ pub fn stop_reason(outcome: &RunOutcome) -> Result<&'static str, RpcError> {
         RpcError::internal(why.unwrap_or_else(|| "the run failed".into()))
     };
     match (outcome.end, outcome.incomplete, &outcome.limit) {
-        (RunStatus::Done | RunStatus::Limit, _, Some(Limit::Run(Resource::Turns))) => {
-            Ok("max_turn_requests")
-        }
+        (
+            RunStatus::Done | RunStatus::Limit,
+            _,
+            Some(Limit::Run(Resource::Turns) | Limit::RepeatedCalls),
+        ) => Ok("max_turn_requests"),
         (RunStatus::Done | RunStatus::Sleeping | RunStatus::AwaitingAction, ..) => Ok("end_turn"),
         (RunStatus::Aborted, ..) => Ok("cancelled"),
         (_, Some(IncompleteReply::Length), _) => Ok("max_tokens"),

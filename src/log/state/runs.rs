@@ -7,9 +7,10 @@ use super::session_state::{AfterBatch, SessionState};
 use crate::event::AgentEvent;
 use crate::event::input::QueueKind;
 use crate::event::outcome::{RunCause, RunOutcome, RunStatus};
+use crate::limits::Limit;
 use crate::log::entry::{LogEntry, StateScope};
 use crate::log::turn::Turn;
-use crate::message::{InputId, RunId};
+use crate::message::{InputId, MessageId, RunId};
 
 impl SessionState {
     pub(super) fn start_run(
@@ -31,6 +32,11 @@ impl SessionState {
         };
         if cause.is_fresh() {
             self.incomplete = None;
+        }
+        let was_stuck =
+            self.outcome.as_ref().is_some_and(|run| run.limit == Some(Limit::RepeatedCalls));
+        if matches!(cause, RunCause::Timer(_)) || was_stuck {
+            self.fresh_after = MessageId(self.messages);
         }
         // A steer in place of a decision belongs to the request that waits.
         let begins_request = match cause {

@@ -97,6 +97,10 @@ pub(crate) struct SessionState {
     pub(crate) principal: Option<Principal>,
     /// The defect of the last reply, if it is not a whole answer.
     pub(super) incomplete: Option<IncompleteReply>,
+    /// The last message before a decision, before a timer rang, or before a run after one that
+    /// repeated calls had ended. Calls before it are not compared with calls after it.
+    #[serde(default)]
+    pub(crate) fresh_after: MessageId,
     /// The outcome of the last run.
     pub(crate) outcome: Option<Arc<RunOutcome>>,
     /// Start of the run, in milliseconds since 1970.

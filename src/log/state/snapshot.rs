@@ -190,7 +190,7 @@ mod tests {
         let written: Value = serde_json::from_str(json).unwrap();
         let fields: Vec<&String> = written["state"].as_object().unwrap().keys().collect();
         let expected = "abort_requested after_batch batch call_ids cause created epoch \
-            incomplete info inputs keyed_replies keyed_results last_error messages \
+            fresh_after incomplete info inputs keyed_replies keyed_results last_error messages \
             of_user offered outcome output principal queue removed request \
             request_digest requested reserved run_at runs size spent started summaries \
             terminated trace turn uncounted undelivered values wrap_up";

@@ -159,9 +159,8 @@ impl Executor {
             ToolEvent::TimedOut(id) => {
                 if let Some(running) = self.running.remove(&id) {
                     let seconds = running.seconds();
-                    let (status, mut output) = running.time_out();
-                    output.seconds = seconds;
-                    finish(journal, limits, &id, status, output);
+                    let (status, output) = running.time_out();
+                    finish(journal, limits, &id, status, output.at_least(seconds));
                 }
             }
             ToolEvent::Report(Report::Update(call, update)) => {
@@ -232,14 +231,12 @@ fn end(
 ) -> Result<(), StepError> {
     let seconds = running.seconds();
     match outcome {
-        Outcome::Result(status, mut output) => {
-            output.seconds = output.seconds.max(seconds);
-            finish(journal, limits, &id, status, output)
+        Outcome::Result(status, output) => {
+            finish(journal, limits, &id, status, output.at_least(seconds))
         }
         Outcome::Cancelled(output) => {
-            let (status, mut output) = running.stopped(output);
-            output.seconds = output.seconds.max(seconds);
-            finish(journal, limits, &id, status, output);
+            let (status, output) = running.stopped(output);
+            finish(journal, limits, &id, status, output.at_least(seconds));
         }
         Outcome::Suspended(_) => {} // it has no result
         Outcome::HookPanicked(panic) => {

@@ -24,15 +24,18 @@ pub(crate) async fn check(session: &mut Session, ask: &Ask) -> Result<(), StepEr
     let Some(Repetition { times, calls, is_whole }) = at_end(&session.journal.state, guard) else {
         return Ok(());
     };
-    if times >= guard.end_at {
+    let end_at = guard.end_at.max(2);
+    if times >= end_at {
         return Err(StepError::Limit(LimitReached::repeated_calls(&calls, times)));
     }
-    if times == guard.note_at && is_whole {
-        let more = guard.end_at - times;
+    let state = &session.journal.state;
+    let last = state.messages().rev().find(|message| message.is_for_model());
+    let is_result = last.is_some_and(|message| message.as_tool_result().is_some());
+    if times == guard.note_at && is_whole && is_result {
         let note = format!(
             "[The same calls had the same results {times} times: {calls}. They will not help. Try \
-             something else, or say what is missing. The run ends if they are repeated {more} more \
-             times.]"
+             something else, or say what is missing. The run ends when they have been made \
+             {end_at} times.]"
         );
         let message = session.journal.message(UserMessage::from(note));
         session.journal.commit(LogEntry::Remembered { message }).await?;
@@ -49,9 +52,8 @@ struct Repetition {
     is_whole: bool,
 }
 
-/// Returns the repetition with which the conversation ends, if it ends with results of one.
+/// Returns the repetition with which the conversation ends.
 fn at_end(state: &SessionState, guard: &LoopGuard) -> Option<Repetition> {
-    state.messages().rev().find(|message| message.is_for_model())?.as_tool_result()?;
     let batches = last_batches(state, guard);
     let run = |period: usize| {
         let pairs = batches.iter().zip(batches.iter().skip(period));
@@ -78,9 +80,9 @@ struct Batch<'a> {
 /// Returns the last replies of the model whose calls count, the latest first: as many as two
 /// alternating ones need to reach the limit.
 fn last_batches<'a>(state: &'a SessionState, guard: &LoopGuard) -> Vec<Batch<'a>> {
-    let most = usize::try_from(guard.end_at).unwrap_or(usize::MAX).saturating_mul(2);
+    let most = usize::try_from(guard.end_at.max(2)).unwrap_or(usize::MAX).saturating_mul(2);
     let (mut batches, mut results) = (Vec::new(), Vec::new());
-    for message in state.messages().rev() {
+    for message in state.messages().rev().take_while(|message| message.id > state.fresh_after) {
         match &message.body {
             MessageKind::ToolResult(result) => results.push(result),
             MessageKind::Assistant(reply) => {

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::event::AgentEvent;
@@ -40,6 +41,7 @@ pub(super) struct Working {
     /// Number of decisions in the parent's log that were sent to the sub-agent.
     pub(super) decisions: usize,
     pub(super) progress: Option<Progress>,
+    pub(super) started: Instant,
     task: Option<JoinHandle<()>>,
 }
 
@@ -65,8 +67,16 @@ impl Children {
             }
             work.run().await;
         }));
-        let working =
-            Working { to_child, stop, stopped, orphaned, decisions, progress: None, task };
+        let working = Working {
+            to_child,
+            stop,
+            stopped,
+            orphaned,
+            decisions,
+            progress: None,
+            started: Instant::now(),
+            task,
+        };
         self.idle.remove(&call);
         self.working.insert(call, working);
     }
