@@ -84,7 +84,7 @@ pub(crate) fn compaction(done: &Compaction) -> String {
     )
 }
 
-/// Describes the end of the work toward a goal.
+/// Returns a sentence about the end of the work toward a goal.
 pub(crate) fn goal(end: &GoalEnd) -> String {
     let rounds = match end.rounds {
         1 => "1 round".into(),

@@ -250,8 +250,10 @@ impl AgentFactory for CodingAgent {
 fn check(settings: &SessionSettings, commands: &Commands) -> Option<Value> {
     let command = settings.until.as_ref().filter(|command| !command.trim().is_empty())?;
     // Tests often take longer than a command may by default.
-    let timeout = commands.longest_timeout().as_secs().max(1);
-    Some(json!({ "command": command, "timeout": timeout }))
+    Some(match commands.longest_timeout().as_secs() {
+        0 => json!({ "command": command }),
+        timeout => json!({ "command": command, "timeout": timeout }),
+    })
 }
 
 /// Returns limits with an answer at the end and the guard against loops, unless these are off.

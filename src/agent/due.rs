@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::agent::{GenericAgent, RunContext};
 use crate::error::{AgentError, MemoryError};
@@ -125,7 +125,7 @@ impl GenericAgent {
                 while running.next_end().await {}
                 std::future::pending::<()>().await;
             };
-            let _ = tokio::time::timeout_at(until, ends).await;
+            let _ = timeout_at(until, ends).await;
         }
     }
 
@@ -205,13 +205,11 @@ impl Running {
             let permit = permits.acquire().await;
             let id = session.id.clone();
             let mut work = pin!(agent.run_session(&store, &session.id));
-            let worked = match timeout(PROBATION, &mut work).await {
-                Ok(worked) => worked,
-                Err(_) => {
-                    let permit = permit.ok().filter(|_| !is_suspect); // a suspect has lived
-                    let worked = work.await;
-                    drop(permit);
-                    worked
+            let worked = tokio::select! {
+                worked = &mut work => worked,
+                () = sleep(PROBATION), if is_suspect => {
+                    drop(permit); // it has lived long enough
+                    work.await
                 }
             };
             if let Err(error) = worked {

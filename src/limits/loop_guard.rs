@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// text and thinking beside the calls make no difference. Two replies that alternate are a
 /// repetition, too.
 ///
-/// These begin the count anew, so that an agent may wait for something:
+/// These restart the count, so that an agent may wait for something:
 ///
 /// - a result that differs;
 /// - a call that took [a second](crate::message::ToolResult::seconds) or more, such as a command

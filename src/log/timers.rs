@@ -40,7 +40,10 @@ pub(crate) fn apply(timers: &mut Vec<Timer>, entry: &LogEntry, has_pending: bool
     match entry {
         LogEntry::TimerSet { key, time } => {
             timers.retain(|timer| timer.key != *key);
-            timers.push(Timer { key: key.clone(), time: *time, rang: false });
+            // A session sets no more, but a log can come from elsewhere.
+            if timers.len() < MAX_TIMERS {
+                timers.push(Timer { key: key.clone(), time: *time, rang: false });
+            }
         }
         LogEntry::TimerRang { key } => ring(timers, key),
         LogEntry::TimerCancelled { key } => timers.retain(|timer| timer.key != *key),

@@ -210,7 +210,7 @@ pub(crate) fn handle(
         ChildReport::Ended { status, output, used } => {
             let working = children.working.remove(&call);
             let seconds = working.map_or(0, |working| working.started.elapsed().as_secs());
-            let output = output.at_least(u32::try_from(seconds).unwrap_or(u32::MAX));
+            let output = output.took_at_least(u32::try_from(seconds).unwrap_or(u32::MAX));
             journal.stage(LogEntry::ChildEnded { call: call.clone(), used });
             finish(journal, &config.limits, &call, status, output);
         }

@@ -39,7 +39,7 @@ impl ToolOutput {
     }
 
     /// Raises the time that the call took to this number of seconds.
-    pub(crate) fn at_least(self, seconds: u32) -> Self {
+    pub(crate) fn took_at_least(self, seconds: u32) -> Self {
         ToolOutput { seconds: self.seconds.max(seconds), ..self }
     }
 

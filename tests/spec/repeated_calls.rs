@@ -59,7 +59,7 @@ async fn repeated_calls_get_a_note_and_then_end_the_run() {
         assert!(last.contains("when they have been made 5 times"), "{last}");
         assert_eq!(notes(&harness).await.len(), 1);
         harness.check().await;
-        // A message of the user begins the count anew.
+        // A message of the user restarts the count.
         let outcome = harness.handle.prompt("Go on.").await.unwrap();
         assert_eq!(outcome.limit, Some(limit));
         assert_eq!(harness.model.requests().len(), 10 * period);
@@ -71,7 +71,7 @@ async fn repeated_calls_get_a_note_and_then_end_the_run() {
 struct NoArguments {}
 
 /// C496: What waits for something is not stuck: a result that differs, a call that takes a second,
-/// a tool that polls, other arguments, and calls of the pattern begin the count anew.
+/// a tool that polls, other arguments, and calls of the pattern restart the count.
 #[tokio::test(start_paused = true)]
 async fn polling_is_not_punished() {
     let changes = AtomicUsize::new(0);
@@ -118,7 +118,7 @@ async fn polling_is_not_punished() {
     assert_eq!(seconds, Some(1));
 }
 
-/// C496: A decision of a person begins the count anew.
+/// C496: A decision of a person restarts the count.
 #[tokio::test(start_paused = true)]
 async fn a_decision_begins_the_count_anew() {
     let tool = look().spec(|spec| spec.approval(Approval::Always));
@@ -133,7 +133,7 @@ async fn a_decision_begins_the_count_anew() {
     assert_eq!(notes(&harness).await.len(), 0);
 }
 
-/// C496: A sleep between the calls begins the count anew, and so does `Continue` after the limit. A
+/// C496: A sleep between the calls restarts the count, and so does `Continue` after the limit. A
 /// message that the pattern adds after the results does not.
 #[tokio::test(start_paused = true)]
 async fn a_sleep_begins_the_count_anew() {

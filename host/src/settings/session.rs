@@ -234,7 +234,7 @@ settings! {
     /// Stop a run that makes the same calls with the same results again and again.
     ///
     /// After the third time the model gets a note, after the fifth the run ends as at a limit.
-    /// Waiting is allowed: a call that takes a second or more begins the count anew. `false`
+    /// Waiting is allowed: a call that takes a second or more restarts the count. `false`
     /// switches this off.
     loop_guard: Option<bool> =
         switch().default("`true` by default").changeable().scope(SettingScope::Coding);

@@ -246,10 +246,7 @@ impl Work for Call {
             }
             let called = step.call_all(list.clone()).as_many_as_fit();
             let called = if terms.first { called.first() } else { called };
-            let called = match terms.at_most {
-                Some(calls) => called.at_most(calls),
-                None => called,
-            };
+            let called = called.at_most(terms.at_most.unwrap_or(usize::MAX));
             let results = called.await?.ok_or(StepEnd::AwaitingAction)?;
             let is_over = terms.first && results.iter().any(has_succeeded)
                 || step.left().time == Some(Duration::ZERO);

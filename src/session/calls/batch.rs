@@ -57,14 +57,11 @@ pub(crate) async fn run(
     let mut late = Ok(());
     while session.journal.state.batch.is_some() {
         late = part_time::check(session);
-        let is_decided = session.journal.state.batch.as_ref().is_some_and(Batch::is_decided);
-        if is_decided {
-            stop_all(session).await?;
-        } else {
+        if !is_decided(session) {
             prepare(session, late.is_err()).await?;
-            if session.journal.state.batch.as_ref().is_some_and(Batch::is_decided) {
-                stop_all(session).await?; // by a result that a person has given
-            }
+        }
+        if is_decided(session) {
+            stop_all(session).await?;
         }
         if late.is_err() {
             supersede(session, ResultStatus::Skipped, TIME_UP).await?;
@@ -194,6 +191,10 @@ pub(crate) async fn wait_for_running(session: &mut Session) -> Result<(), Memory
         session.journal.apply_ahead().await?;
     }
     Ok(())
+}
+
+fn is_decided(session: &Session) -> bool {
+    session.journal.state.batch.as_ref().is_some_and(Batch::is_decided)
 }
 
 /// Stops the calls that another one has made unnecessary.

@@ -160,7 +160,7 @@ impl Executor {
                 if let Some(running) = self.running.remove(&id) {
                     let seconds = running.seconds();
                     let (status, output) = running.time_out();
-                    finish(journal, limits, &id, status, output.at_least(seconds));
+                    finish(journal, limits, &id, status, output.took_at_least(seconds));
                 }
             }
             ToolEvent::Report(Report::Update(call, update)) => {
@@ -232,11 +232,11 @@ fn end(
     let seconds = running.seconds();
     match outcome {
         Outcome::Result(status, output) => {
-            finish(journal, limits, &id, status, output.at_least(seconds))
+            finish(journal, limits, &id, status, output.took_at_least(seconds))
         }
         Outcome::Cancelled(output) => {
             let (status, output) = running.stopped(output);
-            finish(journal, limits, &id, status, output.at_least(seconds));
+            finish(journal, limits, &id, status, output.took_at_least(seconds));
         }
         Outcome::Suspended(_) => {} // it has no result
         Outcome::HookPanicked(panic) => {

@@ -135,7 +135,7 @@ impl<'a> CallAll<'a> {
     /// [`Limits::parallel_calls`](crate::limits::Limits::parallel_calls), the default. It holds
     /// after a crash and a decision too.
     pub fn at_most(mut self, calls: usize) -> Self {
-        self.terms.at_most = Some(u32::try_from(calls).unwrap_or(u32::MAX));
+        self.terms.at_most = u32::try_from(calls).ok();
         self
     }
 

@@ -345,8 +345,8 @@ async fn the_root_counts_the_approvals_for_a_sub_agent() {
     handle.close().await;
 }
 
-/// C507: a question that nobody answers before its deadline is told apart from one that a person
-/// declines, also by a pattern that is entered in another process.
+/// C507: a question that nobody answers before its deadline has expired, and a refusal of a person
+/// has declined it, also for a pattern that is entered in another process.
 #[tokio::test(start_paused = true)]
 async fn a_question_that_nobody_answers_in_time_has_expired() {
     for declines in [false, true] {

@@ -430,3 +430,12 @@ async fn a_clock_that_jumps_rings_once() {
     }
     check_log(&memory.entries()).unwrap();
 }
+
+/// C506: a log from elsewhere cannot give a session more timers than it may set.
+#[test]
+fn the_timers_of_a_log_are_bounded() {
+    let set = |n: u64| LogEntry::TimerSet { key: n.to_string().into(), time: n };
+    let entries: Vec<LogEntry> = (0..2_000).map(set).collect();
+    let info = SessionInfo::of("s", &entries);
+    assert_eq!((info.timers.len(), info.wakes_at()), (1_000, Some(0)));
+}
