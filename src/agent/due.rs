@@ -29,14 +29,23 @@ const RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The sessions that are open to do their work.
 struct Running {
-    tasks: JoinSet<(Arc<str>, u64)>,
+    tasks: JoinSet<Worked>,
     ids: HashSet<Arc<str>>,
-    /// The last opening of each session, with the length of its log after it.
+    /// The last opening of each session that has left work over, with the length of its log.
     tried: HashMap<Arc<str>, (u64, Instant)>,
     permits: Arc<Semaphore>,
     /// A session whose process died may end this process too. Such sessions are opened one after
     /// the other, so that the others are not blamed.
     suspects: Arc<Semaphore>,
+}
+
+/// The end of the work of a session.
+struct Worked {
+    id: Arc<str>,
+    /// The length of the log if the work is left over.
+    left_over: Option<u64>,
+    /// The next time at which the session has work to do.
+    wakes_at: Option<u64>,
 }
 
 impl GenericAgent {
@@ -99,7 +108,9 @@ impl GenericAgent {
     ) -> Result<Option<u64>, MemoryError> {
         let mut running = Running::new();
         self.start_due(store, &mut running).await?;
-        while running.next_end().await {}
+        while !running.tasks.is_empty() {
+            running.next_end().await;
+        }
         let sessions = sessions(store).await?;
         Ok(sessions.iter().filter_map(SessionInfo::wakes_at).min())
     }
@@ -118,15 +129,18 @@ impl GenericAgent {
                 tracing::warn!(%error, "the sessions that have work to do cannot be listed");
                 None
             });
-            let left = next
-                .map_or(u64::MAX, |next| next.saturating_sub(self.config.environment.now()).max(1));
-            let until = Instant::now() + Duration::from_millis(left).min(MAX_PAUSE);
-            let ends = async {
-                while running.next_end().await {}
-                std::future::pending::<()>().await;
-            };
-            let _ = timeout_at(until, ends).await;
+            let mut until = self.next_look(next);
+            while let Ok(next) = timeout_at(until, running.next_end()).await {
+                until = until.min(self.next_look(next));
+            }
         }
+    }
+
+    /// Returns the time of the next look at the store if a session has work to do at this time.
+    fn next_look(&self, wakes_at: Option<u64>) -> Instant {
+        let left = wakes_at
+            .map_or(u64::MAX, |time| time.saturating_sub(self.config.environment.now()).max(1));
+        Instant::now() + Duration::from_millis(left).min(MAX_PAUSE)
     }
 
     /// Starts the work that is due, and returns the next time at which a session has work to do.
@@ -149,26 +163,27 @@ impl GenericAgent {
         Ok(next)
     }
 
-    /// Opens a session and waits until its work has ended.
+    /// Opens a session and waits until its work has ended. Returns `false` if it is in use: its
+    /// owner does the work, unless it dies.
     async fn run_session(
         &self,
         store: &(impl SessionStore + Clone + 'static),
         id: &str,
-    ) -> Result<(), AgentError> {
+    ) -> Result<bool, AgentError> {
         match store.session(id).await {
-            Err(MemoryError::NoSession(_)) => return Ok(()), // it was deleted
+            Err(MemoryError::NoSession(_)) => return Ok(true), // it was deleted
             // Another process was faster.
-            Ok(info) if info.due_at(self.config.environment.now()).is_none() => return Ok(()),
+            Ok(info) if info.due_at(self.config.environment.now()).is_none() => return Ok(true),
             info => drop(info?),
         }
         let context = match RunContext::new().stored(store, id).await {
-            Err(MemoryError::InUse(_)) => return Ok(()), // its owner does the work
+            Err(MemoryError::InUse(_)) => return Ok(false),
             context => context?,
         };
         let (handle, _) = self.run(context.continue_interrupted()).await?;
         handle.wait_for_idle().await;
         handle.close().await;
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -212,26 +227,34 @@ impl Running {
                     work.await
                 }
             };
-            if let Err(error) = worked {
+            let was_opened = worked.unwrap_or_else(|error| {
                 tracing::warn!(session = &*id, %error, "it has work to do and cannot be opened");
-            }
-            let entries = store.session(&id).await.map_or(0, |info| info.entries);
-            (id, entries)
+                true
+            });
+            let now = agent.config.environment.now();
+            let info = store.session(&id).await.ok();
+            let wakes_at = info.as_ref().and_then(SessionInfo::wakes_at).filter(|time| *time > now);
+            let left_over = info.filter(|info| was_opened && info.due_at(now).is_some());
+            Worked { id, left_over: left_over.map(|info| info.entries), wakes_at }
         });
     }
 
-    /// Waits for the end of a session's work. Returns `false` if there is none.
-    async fn next_end(&mut self) -> bool {
-        match self.tasks.join_next().await {
-            None => return false,
-            Some(Ok((id, entries))) => {
-                self.ids.remove(&id);
-                self.tried.insert(id, (entries, Instant::now()));
-            }
-            // A panic: the sessions of the other tasks are in use.
-            Some(Err(_)) => self.ids.clear(),
+    /// Waits for the end of a session's work, and returns the next time at which the session has
+    /// work to do. Does not resolve if no session has work in progress.
+    async fn next_end(&mut self) -> Option<u64> {
+        let Some(end) = self.tasks.join_next().await else {
+            return std::future::pending().await;
+        };
+        let Ok(Worked { id, left_over, wakes_at }) = end else {
+            self.ids.clear(); // a panic: the sessions of the other tasks are in use
+            return None;
+        };
+        self.ids.remove(&id);
+        match left_over {
+            Some(entries) => drop(self.tried.insert(id, (entries, Instant::now()))),
+            None => drop(self.tried.remove(&id)),
         }
-        true
+        wakes_at
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use loopwright_core::testing::ScriptedModel;
 use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
-use loopwright_core::{Environment, SystemEnvironment};
+use loopwright_core::{Environment, SessionStore, SystemEnvironment};
 use loopwright_core::{agent::*, event::*, log::*, message::*};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
@@ -113,6 +113,9 @@ async fn timers_ring_once(kind: Kind, kills: usize, mut seed: u64) {
             break;
         }
         assert!(began.elapsed() < Duration::from_secs(300), "{asleep} sessions sleep: {infos:?}");
+        for info in infos.iter().filter(|info| info.held.is_some()) {
+            resume(&store, &info.id).await;
+        }
         if killed < kills && next_random(&mut seed).is_multiple_of(8) {
             let one = next_random(&mut seed) as usize % 2;
             processes[one].kill().await.expect("it is killed");
@@ -127,6 +130,20 @@ async fn timers_ring_once(kind: Kind, kills: usize, mut seed: u64) {
     for n in 0..SESSIONS {
         check(&store.read(&format!("s{n}"), 0).await.expect("the log is read"));
     }
+}
+
+/// Continues a run that is held because kills ended two of its owners, as a person would.
+async fn resume(store: &Arc<dyn SessionStore>, id: &str) {
+    let context = match RunContext::new().stored(store, id).await {
+        Err(MemoryError::InUse(_)) => return,
+        context => context.expect("the session is opened"),
+    };
+    let (handle, _events) = agent(0).run(context).await.expect("the session is resumed");
+    if handle.state().await.expect("the session is open").held.is_some() {
+        handle.continue_run().await.expect("the run continues");
+    }
+    handle.wait_for_idle().await;
+    handle.close().await;
 }
 
 fn is_done(info: &SessionInfo) -> bool {

@@ -81,41 +81,40 @@ impl LiveSessions {
         // other, so that the others are not blamed.
         let (suspects, due): (Vec<SessionInfo>, Vec<SessionInfo>) =
             due.into_iter().partition(SessionInfo::has_lost_owner);
-        let opened: Vec<Arc<str>> =
-            due.iter().chain(&suspects).map(|session| session.id.clone()).collect();
         // A run that takes longer continues.
-        let one_by_one = async {
-            for session in suspects {
-                let _ = tokio::time::timeout(PROBATION, self.clone().run_one(session, now)).await;
-            }
-        };
-        let sessions = self.clone();
-        let run = move |session| sessions.clone().run_one(session, now);
-        let all = futures::stream::iter(due).for_each_concurrent(MAX_DUE_SESSIONS, run);
-        tokio::join!(all, one_by_one);
-        for id in opened {
+        let one_by_one = futures::stream::iter(suspects).then(|session| async {
+            let id = session.id.clone();
+            let worked = tokio::time::timeout(PROBATION, self.run_one(session, now)).await;
+            worked.unwrap_or(Some(id))
+        });
+        let all = futures::stream::iter(due).map(|session| self.run_one(session, now));
+        let all = all.buffer_unordered(MAX_DUE_SESSIONS);
+        let opened: Vec<_> = futures::stream::select(all, one_by_one).collect().await;
+        for id in opened.into_iter().flatten() {
             if let Ok(session) = store.session(&id).await {
                 done.insert(id, session.entries);
             }
         }
     }
 
-    /// Opens a session that has work to do, and waits for the work to end.
-    async fn run_one(self, session: SessionInfo, now: u64) {
+    /// Opens a session that has work to do, and waits for the work to end. Returns its id unless it
+    /// is in use: its owner does the work, unless it dies.
+    async fn run_one(&self, session: SessionInfo, now: u64) -> Option<Arc<str>> {
         if self.0.parts.drain.is_draining() {
-            return;
+            return None;
         }
         let id = &*session.id;
         match self.lease(id).await {
-            Ok(Some(lease)) => {
+            Ok(lease) => {
+                let lease = lease?;
                 let due = session.due_at(now);
                 tracing::info!(session = id, ?due, "it is opened to do its work");
                 lease.handle.wait_for_idle().await;
             }
-            Ok(None) => {} // its owner does the work
             Err(error) => {
                 tracing::warn!(session = id, %error, "it has work to do and cannot be opened");
             }
         }
+        Some(session.id)
     }
 }

@@ -161,6 +161,10 @@ impl Api {
         self.server.run_due().await
     }
 
+    pub(crate) async fn keep_running_due(&self) {
+        self.server.keep_running_due().await
+    }
+
     pub(crate) async fn drain(&self, grace: Duration) {
         self.server.drain(grace).await
     }

@@ -140,7 +140,7 @@ async fn a_run_in_another_process_is_running() {
 }
 
 /// C101: A request that was acknowledged before a kill is listed as due. The next server runs it by
-/// itself.
+/// itself, if need be after another owner has died.
 #[tokio::test(start_paused = true)]
 async fn an_acknowledged_request_runs_after_a_restart() {
     let api = Api::new([slow()]);
@@ -154,12 +154,23 @@ async fn an_acknowledged_request_runs_after_a_restart() {
     let log = store.open(&id).await.unwrap();
     log.append(0, entries[..=queued].into()).await.unwrap();
     drop(log);
-    let next = Api::over(store, [Script::text("Nine.")]);
-    assert_eq!(next.get("/api/sessions").await["sessions"][0]["due"], "request");
-    next.run_due().await;
+    let next = Api::over(store.clone(), [Script::text("Nine.")]);
+    let due = async || next.get("/api/sessions").await["sessions"][0]["due"].clone();
+    assert_eq!(due().await, "request");
+    let owner = store.open(&id).await.unwrap();
+    let owner_dies = async {
+        tokio::time::sleep(Duration::from_secs(90)).await; // after two sweeps
+        assert_eq!(due().await, "request", "its owner does the work");
+        drop(owner);
+        tokio::time::sleep(Duration::from_secs(90)).await;
+    };
+    tokio::select! {
+        () = next.keep_running_due() => unreachable!("it never ends"),
+        () = owner_dies => {}
+    }
     let messages = next.get(&format!("/api/sessions/{id}/messages")).await;
     assert_eq!(messages["messages"][1]["parts"][0]["text"], "Nine.");
-    assert_eq!(next.get("/api/sessions").await["sessions"][0]["due"], Value::Null);
+    assert_eq!(due().await, Value::Null);
 }
 
 /// Adds a session whose request has ended two processes to a store. Returns its id and its log,

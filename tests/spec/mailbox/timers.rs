@@ -439,3 +439,61 @@ fn the_timers_of_a_log_are_bounded() {
     let info = SessionInfo::of("s", &entries);
     assert_eq!((info.timers.len(), info.wakes_at()), (1_000, Some(0)));
 }
+
+/// C508: a process that finds a session in use does its work once its owner has died.
+#[tokio::test(start_paused = true)]
+async fn the_work_of_an_owner_that_died_is_done_by_another_process() {
+    let agent = later(&SharedSession::opened(), &["I will.", "The report."]);
+    let store = InMemoryStore::new();
+    let handle = agent.open(&store, "s").await.unwrap();
+    handle.prompt("Report later.").await.unwrap();
+    handle.close().await;
+    let owner = store.open("s").await.unwrap();
+    let working = async {
+        sleep(ms(5_000)).await; // it has looked when the timer rang
+        assert!(store.session("s").await.unwrap().wakes_at().is_some());
+        drop(owner);
+        sleep(ms(20_000)).await;
+        assert_eq!(store.session("s").await.unwrap().wakes_at(), None);
+    };
+    tokio::select! {
+        () = working => {}
+        never = agent.keep_running_due(&store) => match never {},
+    }
+}
+
+/// Sleeps for a second, three times.
+struct Napper;
+
+#[async_trait]
+impl BehaviorPattern for Napper {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        for nap in 0..3 {
+            step.sleep_for(&format!("nap-{nap}"), ms(1_000)).await?;
+        }
+        Ok(StepEnd::Done)
+    }
+}
+
+/// C508: a process that does due work rings each timer of a session in time, however soon it
+/// follows the last.
+#[tokio::test(start_paused = true)]
+async fn timers_that_follow_soon_ring_in_time() {
+    let model = ScriptedModel::new([]);
+    let clock = SharedSession::opened().clock();
+    let agent = GenericAgent::builder(model, Napper).environment(clock).build().unwrap();
+    let store = InMemoryStore::new();
+    let handle = agent.open(&store, "s").await.unwrap();
+    handle.prompt("Sleep.").await.unwrap();
+    handle.close().await;
+    let ended = async {
+        sleep(ms(3_100)).await;
+        let info = store.session("s").await.unwrap();
+        assert_eq!((info.run, info.wakes_at(), info.timers.len()), (None, None, 3));
+    };
+    tokio::select! {
+        () = ended => {}
+        never = agent.keep_running_due(&store) => match never {},
+    }
+}
