@@ -107,10 +107,10 @@ pub enum StepError {
     #[error(
         "the pattern ended its step `Sleeping`, but it has no timer: call `sleep_until` before"
     )]
-    NoTimer,
+    NoWait,
     /// The pattern set a timer that the session cannot have.
     #[error("no timer was set: {0}")]
-    InvalidTimer(&'static str),
+    InvalidWait(&'static str),
     /// The pattern gave a key to two calls, to a call and a question, or to two requests that it
     /// sends together. Keys are unique within a user's request.
     #[error("the key `{key}` is taken by {by}: give each call, question and request its own key")]
@@ -254,6 +254,9 @@ pub enum InputError {
     /// No sub-agent works for the call that a steer names.
     #[error("no sub-agent works for the call `{0}`: it has ended, or waits for a decision")]
     NoSubAgent(CallId),
+    /// The signal is too large, or too many wait.
+    #[error("the signal cannot be kept: {0}")]
+    BadSignal(String),
     /// The agent has no compaction policy.
     #[error("the agent does not compact: give it a policy with `AgentBuilder::compaction`")]
     NoCompaction,

@@ -27,8 +27,8 @@ pub(crate) mod session_page;
 pub(crate) mod snapshots;
 pub(crate) mod state;
 pub(crate) mod store;
-pub(crate) mod timers;
 pub(crate) mod turn;
+pub(crate) mod waits;
 pub(crate) mod workers;
 
 pub use crate::error::MemoryError;
@@ -50,6 +50,6 @@ pub use session_log::{Branch, SessionLog};
 pub use session_page::{SessionCursor, SessionPage, SessionQuery};
 pub use snapshots::{Snapshot, Snapshots};
 pub use store::{MAX_UNREAD_INPUTS, SearchHit, SessionStore, sub_agents};
-pub use timers::Timer;
 pub use turn::{Estimate, Reservation, Used};
+pub use waits::{Signal, Wait};
 pub use workers::{DueSession, Worker, Workers};

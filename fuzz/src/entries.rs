@@ -230,7 +230,7 @@ impl Source<'_> {
             2 => RunCause::Steer,
             3 => RunCause::Abort,
             4 => RunCause::Compact { instructions: self.maybe(|s| s.one_of(&TEXTS).into()) },
-            5 => RunCause::Timer(self.one_of(&TEXTS).into()),
+            5 => RunCause::Signal(self.one_of(&TEXTS).into()),
             _ => RunCause::UserRequest(self.input()),
         }
     }
@@ -432,9 +432,11 @@ impl Source<'_> {
             32 => {
                 let key = self.one_of(&TEXTS).into();
                 match self.byte() % 4 {
-                    0 | 1 => LogEntry::TimerSet { key, time: self.number() },
-                    2 => LogEntry::TimerRang { key },
-                    _ => LogEntry::TimerCancelled { key },
+                    0 | 1 => {
+                        LogEntry::WaitStarted { key, until: Some(self.number()), for_signal: true }
+                    }
+                    2 => LogEntry::WaitEnded { key },
+                    _ => LogEntry::WaitCancelled { key, drops_signals: true },
                 }
             }
             _ if self.byte() % 8 == 0 => LogEntry::Reset,

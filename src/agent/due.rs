@@ -202,7 +202,7 @@ impl Running {
     /// since. Work at a time and posted inputs are tried again after a while.
     fn was_tried(&self, session: &SessionInfo, due: Due) -> bool {
         let is_again = |at: &Instant| {
-            matches!(due, Due::Inbox | Due::Deadline | Due::Timer) && at.elapsed() >= RETRY_DELAY
+            matches!(due, Due::Inbox | Due::Deadline | Due::Wait) && at.elapsed() >= RETRY_DELAY
         };
         let tried = self.tried.get(&session.id);
         tried.is_some_and(|(entries, at)| *entries == session.entries && !is_again(at))

@@ -82,8 +82,8 @@ pub(crate) async fn begin(session: &mut Session, cause: RunCause) -> Result<(), 
     tracing::debug!(session = &*session.id, %run, ?cause, "a run begins");
     let time = session.config.environment.now();
     let trace = session.trace_of_next_run(&cause);
-    // The start is all that says that the timer has rung.
-    let rings = matches!(cause, RunCause::Timer(_));
+    // The start is all that says that the wait has ended.
+    let rings = matches!(cause, RunCause::Timer(_) | RunCause::Signal(_));
     session.journal.stage(LogEntry::RunStarted { run, cause, time, trace });
     match rings {
         true => session.journal.flush().await,
@@ -273,8 +273,8 @@ async fn may_end(
         Some(StepEnd::Done) => check_output(session, retries).await,
         Some(StepEnd::Sleeping) if session.journal.state.batch.is_none() => match has_message {
             true => Ok(None),
-            false if session.journal.state.info.has_timer() => Ok(Some(RunStatus::Sleeping.into())),
-            false => Err(StepError::NoTimer),
+            false if session.journal.state.info.has_wait() => Ok(Some(RunStatus::Sleeping.into())),
+            false => Err(StepError::NoWait),
         },
         Some(StepEnd::AwaitingAction) if session.journal.state.batch.is_none() => {
             Err(StepError::NothingPending)

@@ -17,6 +17,7 @@ use crate::event::owner_note::OwnerNote;
 use crate::extensions::Extensions;
 use crate::log::entry::LogEntry;
 use crate::log::state::Tail;
+use crate::log::waits::Wait;
 use crate::message::{InputId, RunId};
 use crate::pattern::BehaviorPattern;
 use crate::session::Session;
@@ -174,8 +175,8 @@ impl Task {
             && std::mem::take(&mut self.late_steer)
             && state.queue.has(QueueKind::Steering);
         let now = self.session.config.environment.now();
-        let timer = || Some(RunCause::Timer(state.info.due_timer(now)?.key.clone()));
-        state.next_run(holds).or(late.then_some(RunCause::Steer)).or_else(timer)
+        let wait = || state.info.due_wait(now).map(Wait::cause);
+        state.next_run(holds).or(late.then_some(RunCause::Steer)).or_else(wait)
     }
 
     /// Returns whether the work waits for a person.

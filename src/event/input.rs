@@ -50,6 +50,14 @@ pub enum InputEvent {
     /// A compaction: a summary that follows these instructions replaces older messages; see
     /// [`AgentHandle::compact`](crate::AgentHandle::compact).
     Compact(Option<String>),
+    /// An event for which the pattern waits, or will wait, under this key; see
+    /// [`StepContext::wait_for_event`](crate::StepContext::wait_for_event).
+    Signal {
+        /// The key, at most 256 bytes.
+        key: Arc<str>,
+        /// The value for the pattern, at most 64 KiB of JSON.
+        value: Value,
+    },
     /// A request to close the session, so that another process can open it. Its event streams end
     /// as [moved](crate::event::StreamEnd::Moved). Refused with
     /// [`InputError::Busy`](crate::error::InputError::Busy) if a run is in progress or about to

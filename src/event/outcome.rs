@@ -26,6 +26,9 @@ pub enum RunCause {
     Steer,
     /// The pattern's [timer](crate::StepContext::sleep_until) under this key rang.
     Timer(Arc<str>),
+    /// The [signal](crate::AgentHandle::signal) for which the pattern waited under this key
+    /// arrived.
+    Signal(Arc<str>),
     /// An abort or a reset while an action was pending, or while the session slept.
     Abort,
     /// A request to compact the conversation. The run does nothing else unless another input
@@ -40,7 +43,7 @@ impl RunCause {
     /// Returns whether the run continues the work for an earlier request.
     pub fn is_continuation(&self) -> bool {
         use RunCause::*;
-        matches!(self, ActionResult(_) | Continue(_) | Timer(_) | Abort)
+        matches!(self, ActionResult(_) | Continue(_) | Timer(_) | Signal(_) | Abort)
     }
 
     /// Returns whether the run resets the counters of the limits.

@@ -19,7 +19,7 @@ const MAX_NUMBER: u64 = (1 << 53) - 1;
 /// - Calls wait, are decided, start and finish while their batch is open, and have at most one
 ///   result.
 /// - No request is sent while a batch is open.
-/// - A timer rings once.
+/// - A wait ends once, and by a signal only if one has arrived.
 /// - No call is compacted, or removed by a rewind, without its results.
 /// - Numbers of messages, runs and openings are at most 2^53 - 1. Every JSON parser reads this
 ///   number exactly, and it leaves room for the next ones.
@@ -32,12 +32,13 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
         let is_valid = match entry {
             LogEntry::RunStarted { run: new, cause, .. } => {
                 let rings = match cause {
-                    RunCause::Timer(key) => waits(&state, key),
+                    RunCause::Timer(key) => waits(&state, key, false),
+                    RunCause::Signal(key) => waits(&state, key, true),
                     _ => true,
                 };
                 rings && run.replace(*new).is_none()
             }
-            LogEntry::TimerRang { key } => waits(&state, key),
+            LogEntry::WaitEnded { key } => waits(&state, key, false),
             LogEntry::RunEnded { run: old, handed_back, .. } => {
                 handed_back.iter().all(|input| queued.remove(input)) && run.take() == Some(*old)
             }
@@ -95,9 +96,10 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether a timer has not rung.
-fn waits(state: &SessionState, key: &str) -> bool {
-    state.info.timers.iter().any(|timer| *timer.key == *key && !timer.rang)
+/// Returns whether a wait has not ended, and whether its signal has arrived if that matters.
+fn waits(state: &SessionState, key: &str, for_signal: bool) -> bool {
+    let wait = state.info.waits.iter().find(|wait| *wait.key == *key && !wait.ended);
+    wait.is_some_and(|wait| wait.signal.is_some() || !for_signal)
 }
 
 /// Returns the messages of the conversation in a log.

@@ -31,9 +31,9 @@ pub enum Due {
     /// decision was sent in time. Only [`SessionInfo::due_at`](crate::log::SessionInfo::due_at)
     /// returns it.
     Deadline,
-    /// A run starts, because a timer rings. Only
-    /// [`SessionInfo::due_at`](crate::log::SessionInfo::due_at) returns it.
-    Timer,
+    /// A run starts, because a wait of the pattern is over: a timer rings, or a signal has arrived.
+    /// Only [`SessionInfo::due_at`](crate::log::SessionInfo::due_at) returns it.
+    Wait,
     /// The session takes the inputs that wait in its mailbox. A run may be interrupted besides.
     Inbox,
 }

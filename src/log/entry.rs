@@ -249,23 +249,41 @@ pub enum LogEntry {
         /// The value; `null` removes it.
         value: Arc<Value>,
     },
-    /// The pattern has set a timer. Its run may end, and the process too.
-    TimerSet {
+    /// The pattern waits for a time, a signal, or both. Its run may end, and the process too.
+    WaitStarted {
         /// The pattern's key.
         key: Arc<str>,
+        /// The time at which the wait is over, in milliseconds since 1970.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<u64>,
+        /// `true` if a signal under the key ends the wait.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        for_signal: bool,
+    },
+    /// A signal arrived. The wait under its key takes it, now or later.
+    Signalled {
+        /// The input that sent it.
+        input: InputId,
+        /// The key of the wait.
+        key: Arc<str>,
+        /// The sender's value.
+        value: Arc<Value>,
         /// Time in milliseconds since 1970.
         time: u64,
     },
-    /// A timer rang during a run. Otherwise it rings as the [cause](RunCause::Timer) of a run.
-    TimerRang {
+    /// A wait ended during a run. Otherwise it ends as the [cause](RunCause::Timer) of a run.
+    WaitEnded {
         /// The pattern's key.
         key: Arc<str>,
     },
-    /// A timer was removed by the pattern, or because the session is a fork. An abort of the
-    /// sleeping session removes all timers with the start of its run.
-    TimerCancelled {
+    /// A wait was removed by the pattern, or because the session is a fork. An abort of the
+    /// sleeping session removes all waits with the start of its run.
+    WaitCancelled {
         /// The pattern's key.
         key: Arc<str>,
+        /// `true` if the signals under the key are dropped too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        drops_signals: bool,
     },
     /// The pattern emitted an event.
     Emitted {

@@ -55,6 +55,7 @@ impl LogEntry {
                 | ChildStarted { .. }
                 | State { .. }
                 | Withdrawn { .. }
+                | Signalled { .. }
         )
     }
 
@@ -65,6 +66,7 @@ impl LogEntry {
             | LogEntry::Approved { input, .. }
             | LogEntry::Decided { input, .. }
             | LogEntry::AbortRequested { input }
+            | LogEntry::Signalled { input, .. }
             | LogEntry::Handled { input } => Some(input),
             _ => None,
         }

@@ -1,5 +1,6 @@
 //! [`SessionInfo`]: the description of a session in lists, with its pending actions.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -14,8 +15,8 @@ use crate::log::due::{Agenda, Due};
 use crate::log::entry::LogEntry;
 use crate::log::owners::Owners;
 use crate::log::pending::PendingAction;
-use crate::log::timers::{self, Timer};
 use crate::log::turn::add_cost;
+use crate::log::waits::{self, Signal, Wait};
 use crate::message::{InputId, RunId, Usage};
 use crate::principal::Principal;
 use crate::tool::ApprovalRecord;
@@ -73,10 +74,14 @@ pub struct SessionInfo {
     /// The pending actions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<PendingAction>,
-    /// The timers of the session's pattern; see
-    /// [`StepContext::sleep_until`](crate::StepContext::sleep_until).
+    /// The waits of the session's pattern; see
+    /// [`StepContext::sleep_until`](crate::StepContext::sleep_until) and
+    /// [`StepContext::wait_for_event`](crate::StepContext::wait_for_event).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub timers: Vec<Timer>,
+    pub waits: Vec<Wait>,
+    /// The signals that no wait has taken, in order of arrival.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) signals: Vec<Signal>,
     /// The reason why the session waits for a person's decision: its owners were lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
@@ -134,7 +139,7 @@ impl SessionInfo {
             self.usage += usage;
             add_cost(&mut self.cost, cost);
         }
-        timers::apply(&mut self.timers, entry, !self.pending.is_empty());
+        waits::apply(&mut self.waits, &mut self.signals, entry, !self.pending.is_empty());
         let mut asks = matches!(entry, LogEntry::CallAwaiting { .. });
         match entry {
             LogEntry::Opened { time, parent, owner, .. } => {
@@ -246,8 +251,8 @@ impl SessionInfo {
 
     /// Returns a short description, for lists. Texts in the settings are truncated to 1,000
     /// characters; other values there are left out if their JSON exceeds 1,000 bytes. Pending
-    /// actions lack the arguments, the request, the data and the description. Timers that have rung
-    /// are left out.
+    /// actions lack the arguments, the request, the data and the description. Signals lack the
+    /// value. Waits that have ended are left out.
     pub fn brief(&self) -> SessionInfo {
         let brief = |pending: &PendingAction| {
             let action = &pending.action;
@@ -261,31 +266,35 @@ impl SessionInfo {
             };
             PendingAction { action: action.into(), ..pending.clone() }
         };
+        let brief_wait =
+            |wait: &Wait| Wait { signal: wait.signal.as_ref().map(Signal::brief), ..wait.clone() };
         let settings = self.settings.as_deref().map(brief_settings);
         SessionInfo {
             settings: settings.filter(|settings| !settings.is_null()).map(Arc::new),
             pending: self.pending.iter().map(brief).collect(),
-            timers: self.timers.iter().filter(|timer| !timer.rang).cloned().collect(),
+            waits: self.waits.iter().filter(|wait| !wait.ended).map(brief_wait).collect(),
+            signals: self.signals.iter().map(Signal::brief).collect(),
             ..self.clone()
         }
     }
 
     /// Returns the session's next work when it is opened at this time, in milliseconds since 1970:
     /// [`due`](SessionInfo::due), or [`Due::Deadline`] if the deadline of a pending action has
-    /// passed, or [`Due::Timer`] if a timer rings.
+    /// passed, or [`Due::Wait`] if a wait of the pattern is over.
     pub fn due_at(&self, now: u64) -> Option<Due> {
         match self.due {
             due @ Some(Due::Decision | Due::Inbox) => due,
             _ if self.next_deadline().is_some_and(|next| next <= now) => Some(Due::Deadline),
-            due => due.or_else(|| self.due_timer(now).map(|_| Due::Timer)),
+            due => due.or_else(|| self.due_wait(now).map(|_| Due::Wait)),
         }
     }
 
     /// Returns the next time at which the session does something without an input, in milliseconds
-    /// since 1970: the first deadline of its pending actions, or else the time of its next timer. A
-    /// [held](SessionInfo::held) session does nothing.
+    /// since 1970: the first deadline of its pending actions, or else the end of the pattern's next
+    /// wait, which is in the past if its signal has arrived. A [held](SessionInfo::held) session
+    /// does nothing.
     pub fn wakes_at(&self) -> Option<u64> {
-        self.next_deadline().or_else(|| self.next_timer().map(|timer| timer.time))
+        self.next_deadline().or_else(|| self.next_wait()?.over_at())
     }
 
     fn next_deadline(&self) -> Option<u64> {
@@ -295,28 +304,38 @@ impl SessionInfo {
         self.pending.iter().filter_map(|pending| pending.action.terms.deadline).min()
     }
 
-    /// Returns the next timer. A timer does not ring while a run is in progress or the session
-    /// waits for decisions.
-    pub(crate) fn next_timer(&self) -> Option<&Timer> {
+    /// Returns the waits that may end. A wait does not end by itself while a run is in progress or
+    /// the session waits for decisions.
+    fn open_waits(&self) -> impl Iterator<Item = &Wait> {
         let rests = self.held.is_none() && self.run.is_none() && self.pending.is_empty();
-        let waits = |timer: &&Timer| !timer.rang && rests && !self.agenda.has_decision();
-        self.timers.iter().filter(waits).min_by_key(|timer| timer.time)
+        let rests = rests && !self.agenda.has_decision();
+        self.waits.iter().filter(move |wait| rests && !wait.ended)
     }
 
-    /// Returns the timer that rings at this time.
-    pub(crate) fn due_timer(&self, now: u64) -> Option<&Timer> {
-        self.next_timer().filter(|timer| timer.time <= now)
+    /// Returns the wait that ends next at a time that is known.
+    pub(crate) fn next_wait(&self) -> Option<&Wait> {
+        let known = self.open_waits().filter_map(|wait| Some((wait.over_at()?, wait)));
+        known.min_by_key(|(time, _)| *time).map(|(_, wait)| wait)
     }
 
-    /// Returns the entries that cancel the timers.
-    pub(crate) fn timer_cancellations(&self) -> Vec<LogEntry> {
-        let waiting = self.timers.iter().filter(|timer| !timer.rang);
-        waiting.map(|timer| LogEntry::TimerCancelled { key: timer.key.clone() }).collect()
+    /// Returns a wait that is over.
+    pub(crate) fn due_wait(&self, now: u64) -> Option<&Wait> {
+        self.open_waits().filter(|wait| wait.is_over(now)).min_by_key(|wait| wait.over_at())
     }
 
-    /// Returns whether a timer has not rung.
-    pub(crate) fn has_timer(&self) -> bool {
-        self.timers.iter().any(|timer| !timer.rang)
+    /// Returns the entries that cancel the waits and drop the signals.
+    pub(crate) fn wait_cancellations(&self) -> Vec<LogEntry> {
+        let open = self.waits.iter().filter(|wait| !wait.ended).map(|wait| &wait.key);
+        let keys: BTreeSet<&Arc<str>> =
+            open.chain(self.signals.iter().map(|signal| &signal.key)).collect();
+        let cancel =
+            |key: &Arc<str>| LogEntry::WaitCancelled { key: key.clone(), drops_signals: true };
+        keys.into_iter().map(cancel).collect()
+    }
+
+    /// Returns whether the pattern waits for a time or a signal.
+    pub(crate) fn has_wait(&self) -> bool {
+        self.waits.iter().any(|wait| !wait.ended)
     }
 
     /// Returns whether the session has lost an owner without progress since. Its work may end the

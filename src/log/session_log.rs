@@ -255,7 +255,7 @@ impl SessionLog {
             None if !others.is_empty() => first.push(LogEntry::Withdrawn { inputs: others }),
             None => {}
         }
-        first.extend(state.info.timer_cancellations());
+        first.extend(state.info.wait_cancellations());
         Branch { shared, entries: first }
     }
 }

@@ -232,14 +232,16 @@ impl SessionState {
                 self.inputs.insert(input.clone());
                 self.abort_requested = self.info.run.is_some();
             }
-            LogEntry::Handled { input } => self.inputs.insert(input.clone()),
+            LogEntry::Handled { input } | LogEntry::Signalled { input, .. } => {
+                self.inputs.insert(input.clone());
+            }
             LogEntry::Owner { note: OwnerNote::Held(held) } if !was_held => {
                 emit(AgentEvent::Held(*held))
             }
-            LogEntry::TimerRang { .. } => self.fresh_after = MessageId(self.messages),
+            LogEntry::WaitEnded { .. } => self.fresh_after = MessageId(self.messages),
             LogEntry::Settings { .. }
-            | LogEntry::TimerSet { .. }
-            | LogEntry::TimerCancelled { .. }
+            | LogEntry::WaitStarted { .. }
+            | LogEntry::WaitCancelled { .. }
             | LogEntry::Charged { .. }
             | LogEntry::Owner { .. } => {} // they change the description only
             LogEntry::Reset => self.reset(emit),

@@ -5,8 +5,8 @@ mod calls;
 mod profile;
 mod rewind;
 mod state;
-mod timers;
 mod values;
+mod waits;
 
 use std::any::Any;
 use std::future::Future;

@@ -232,8 +232,25 @@ impl AgentHandle {
         self.send(InputEvent::FollowUp(prompt.into())).await
     }
 
+    /// Sends a signal to the pattern, which takes it when it
+    /// [waits for an event](crate::StepContext::wait_for_event) under this key, now or later.
+    /// Resolves when the signal is durable. To send one that may arrive twice, use
+    /// [`AgentHandle::send`] with an id.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`InputError::BadSignal`] if the key has more than 256 bytes, if the value has
+    /// more than 64 KiB of JSON, or if 100 signals wait that the pattern has not taken.
+    pub async fn signal(
+        &self,
+        key: impl Into<Arc<str>>,
+        value: impl Into<Value>,
+    ) -> Result<InputId, InputError> {
+        self.send(InputEvent::Signal { key: key.into(), value: value.into() }).await
+    }
+
     /// Stops the run in progress. Queued messages are returned in `agent_end`. While idle, open
-    /// calls get the result "aborted", and the timers of a sleeping agent are removed. Resolves
+    /// calls get the result "aborted", and the waits of a sleeping agent are removed. Resolves
     /// when the abort is durable; [`AgentHandle::wait_for_idle`] waits for the end of the run.
     pub async fn abort(&self) -> Result<(), InputError> {
         self.input(InputEvent::Abort(AbortRequest::new())).await.map(drop)

@@ -307,7 +307,7 @@ impl Replay {
 
 /// Returns the reason why a log with a timer cannot be replayed.
 fn timer(log: &[LogEntry]) -> Option<Difference> {
-    let at = log.iter().position(|entry| matches!(entry, LogEntry::TimerSet { .. }))?;
+    let at = log.iter().position(|entry| matches!(entry, LogEntry::WaitStarted { .. }))?;
     let text = format!(
         "a timer was set in entry {at} of the log, and a replay has no clock: it cannot be replayed"
     );

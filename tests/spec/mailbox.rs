@@ -3,10 +3,12 @@
 //! A model checker found the rules necessary. Each test fails without its rule.
 
 mod deadlines;
+mod due;
 mod held;
 mod kit;
 mod releases;
-mod timers;
+mod signals;
+mod waits;
 
 use async_trait::async_trait;
 

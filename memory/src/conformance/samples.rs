@@ -201,6 +201,7 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
         RunCause::Steer,
         RunCause::Abort,
         RunCause::Timer(ODD.into()),
+        RunCause::Signal(ODD.into()),
         RunCause::Compact { instructions: None },
         RunCause::Compact { instructions: Some(ODD.into()) },
     ];
@@ -213,9 +214,15 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
             owner: None,
         },
         LogEntry::Settings { settings: odd_json() },
-        LogEntry::TimerSet { key: ODD.into(), time: u64::MAX },
-        LogEntry::TimerRang { key: ODD.into() },
-        LogEntry::TimerCancelled { key: ODD.into() },
+        LogEntry::WaitStarted { key: ODD.into(), until: Some(u64::MAX), for_signal: true },
+        LogEntry::Signalled {
+            input: ODD.into(),
+            key: ODD.into(),
+            value: odd_json(),
+            time: u64::MAX,
+        },
+        LogEntry::WaitEnded { key: ODD.into() },
+        LogEntry::WaitCancelled { key: ODD.into(), drops_signals: true },
         LogEntry::RunEnded {
             run: RunId(0),
             end: RunStatus::Limit,

@@ -101,13 +101,19 @@ async fn check_workers(store: &dyn SessionStore, workers: &dyn Workers) -> Check
         (2, PAST, "a session whose timer has passed is due"),
     ] {
         let memory = open_session(store, "at rest").await?;
-        append(&*memory, at, &[LogEntry::TimerSet { key: "t".into(), time }]).await?;
+        append(
+            &*memory,
+            at,
+            &[LogEntry::WaitStarted { key: "t".into(), until: Some(time), for_signal: false }],
+        )
+        .await?;
         memory.close().await;
         let sleepers = if time == PAST { vec!["at rest".to_owned()] } else { Vec::new() };
         expect_eq(&due().await?, &sleepers, rule)?;
     }
     let memory = open_session(store, "at rest").await?;
-    append(&*memory, 3, &[LogEntry::TimerCancelled { key: "t".into() }]).await?;
+    append(&*memory, 3, &[LogEntry::WaitCancelled { key: "t".into(), drops_signals: false }])
+        .await?;
     memory.close().await;
     expect_eq(&due().await?, &Vec::new(), "a session whose timer is cancelled is not due")?;
     let input = PostedInput::new("i", request()).map_err(|why| broken("it is posted", why))?;

@@ -46,7 +46,7 @@ impl Environment for WrongClock {
     }
 }
 
-/// Sleeps again and again, and counts in the conversation.
+/// Sleeps again and again, waits for a signal, and counts in the conversation.
 struct Napper;
 
 #[async_trait]
@@ -58,6 +58,11 @@ impl BehaviorPattern for Napper {
             step.sleep_for(&format!("nap-{nap}"), Duration::from_millis(30)).await?;
             step.set_state("awoken", nap + 1)?; // is written with the message
             step.remember(UserMessage::from(format!("awake {nap}"))).await?;
+        }
+        let value = step.wait_for_event("go", None).await?;
+        if step.state("went") != Some(true) {
+            step.set_state("went", true)?;
+            step.remember(UserMessage::from(format!("went {value:?}"))).await?;
         }
         Ok(StepEnd::Done)
     }
@@ -77,7 +82,8 @@ pub(crate) async fn run() {
 }
 
 /// C508: two processes with different clocks wake sleeping agents, and are killed at random times:
-/// each timer rings once, and never early by the clock of the process that rings it.
+/// each timer rings once, and never early by the clock of the process that rings it, and each signal
+/// arrives once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn timers_ring_once_whatever_is_killed() {
     let (kills, seed) = kills_and_seed();
@@ -94,6 +100,9 @@ async fn timers_ring_once(kind: Kind, kills: usize, mut seed: u64) {
         let handle = agent(0).open(&store, format!("s{n}")).await.expect("it is opened");
         assert_eq!(handle.prompt("Sleep.").await.unwrap().end, RunStatus::Sleeping);
         handle.close().await;
+        if n % 2 == 0 {
+            signal(&*store, &format!("s{n}")).await; // before the agent waits for it
+        }
     }
     let start = |clock_error| {
         let orders = Orders { store: kind, directory: folder.path().into(), clock_error };
@@ -113,8 +122,13 @@ async fn timers_ring_once(kind: Kind, kills: usize, mut seed: u64) {
             break;
         }
         assert!(began.elapsed() < Duration::from_secs(300), "{asleep} sessions sleep: {infos:?}");
-        for info in infos.iter().filter(|info| info.held.is_some()) {
-            resume(&store, &info.id).await;
+        for info in &infos {
+            if info.held.is_some() {
+                resume(&store, &info.id).await;
+            }
+            if info.waits.last().is_some_and(|wait| wait.for_signal && wait.signal.is_none()) {
+                signal(&*store, &info.id).await;
+            }
         }
         if killed < kills && next_random(&mut seed).is_multiple_of(8) {
             let one = next_random(&mut seed) as usize % 2;
@@ -132,6 +146,13 @@ async fn timers_ring_once(kind: Kind, kills: usize, mut seed: u64) {
     }
 }
 
+/// Posts the signal of a session, which changes nothing if it was posted before.
+async fn signal(store: &dyn SessionStore, id: &str) {
+    let event = InputEvent::Signal { key: "go".into(), value: 7.into() };
+    let posted = PostedInput::new("signal", event).expect("it can be posted");
+    store.post(id, &posted).await.expect("it is posted");
+}
+
 /// Continues a run that is held because kills ended two of its owners, as a person would.
 async fn resume(store: &Arc<dyn SessionStore>, id: &str) {
     let context = match RunContext::new().stored(store, id).await {
@@ -147,27 +168,37 @@ async fn resume(store: &Arc<dyn SessionStore>, id: &str) {
 }
 
 fn is_done(info: &SessionInfo) -> bool {
-    info.timers.iter().filter(|timer| timer.rang).count() as u64 == NAPS
+    info.waits.iter().filter(|wait| wait.ended).count() as u64 == NAPS + 1
 }
 
 /// Checks that each timer of a log rang once, in time, and that the pattern continued once.
 fn check(log: &[LogEntry]) {
     check_log(log).expect("a valid log");
-    let (mut started, mut set, mut rang) = (0, std::collections::BTreeMap::new(), 0);
+    let (mut started, mut rang, mut signals) = (0, 0, 0);
+    let mut set = std::collections::BTreeMap::new();
     for entry in log {
         match entry {
-            LogEntry::TimerSet { key, time } => drop(set.insert(key.clone(), *time)),
+            LogEntry::WaitStarted { key, until, .. } => {
+                set.insert(key.clone(), until.unwrap_or_default());
+            }
             LogEntry::RunStarted { cause: RunCause::Timer(key), time, .. } => {
                 assert!(*time >= set[key], "{key} rang early: {log:#?}");
                 rang += 1;
             }
+            LogEntry::RunStarted { cause: RunCause::Signal(_), .. } => signals += 1,
             LogEntry::RunStarted { time, .. } => started = *time,
-            LogEntry::TimerRang { .. } => rang += 1, // its time is in no entry
+            LogEntry::WaitEnded { key } if **key == *"go" => signals += 1,
+            LogEntry::WaitEnded { .. } => rang += 1, // its time is in no entry
             _ => {}
         }
     }
     assert!(started > 0);
-    assert_eq!(rang, NAPS, "{log:#?}");
+    assert_eq!((rang, signals), (NAPS, 1), "{log:#?}");
     let is_awake = |message: &&Arc<Message>| message.text().starts_with("awake");
-    assert_eq!(replay_messages(log).iter().filter(is_awake).count() as u64, NAPS);
+    let messages = replay_messages(log);
+    assert_eq!(messages.iter().filter(is_awake).count() as u64, NAPS);
+    assert_eq!(
+        messages.last().map(|message| message.text()).as_deref(),
+        Some("went Some(Number(7))")
+    );
 }

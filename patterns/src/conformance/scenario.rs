@@ -7,6 +7,7 @@ use loopwright_core::event::{Decision, ExternalAction, Prompt};
 use loopwright_core::log::LogEntry;
 use loopwright_core::model::ChatRequest;
 use loopwright_core::testing::{Script, ScriptedModel, ScriptedSession};
+use serde_json::Value;
 
 /// A session with a name, which the suite runs many times, its agent, and what its pattern may do.
 ///
@@ -72,6 +73,11 @@ impl Scenario {
     /// Appends a follow-up.
     pub fn follow_up(self, prompt: impl Into<Prompt>) -> Self {
         self.map(|session| session.follow_up(prompt))
+    }
+
+    /// Appends a [signal](loopwright_core::AgentHandle::signal).
+    pub fn signal(self, key: &str, value: impl Into<Value>) -> Self {
+        self.map(|session| session.signal(key, value))
     }
 
     /// Sends the last input as soon as an entry is logged for which `holds` returns `true`, but at

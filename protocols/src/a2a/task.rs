@@ -189,7 +189,7 @@ pub fn tasks(context: &str, events: &[Envelope]) -> Vec<Task> {
     for envelope in events.iter().filter(|envelope| !is_of_sub_agent(envelope)) {
         if let AgentEvent::AgentStart { cause, .. } = &envelope.event {
             // The task of an agent that sleeps has ended.
-            is_of_task = !matches!(cause, RunCause::Timer(_));
+            is_of_task = !matches!(cause, RunCause::Timer(_) | RunCause::Signal(_));
         }
         if let AgentEvent::AgentStart { cause: RunCause::UserRequest(input), .. } = &envelope.event
         {

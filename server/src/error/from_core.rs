@@ -35,9 +35,10 @@ impl From<InputError> for ApiError {
             InputError::Busy => ErrorKind::RunInProgress,
             InputError::BadArguments(_) => return ApiError::at("/arguments", sentence(&error)),
             InputError::BadDecision(_) => return ApiError::at("/decision", sentence(&error)),
-            InputError::OutputSchema(_) | InputError::NotPostable(_) | InputError::StartsNoRun => {
-                ErrorKind::BadRequest
-            }
+            InputError::BadSignal(_)
+            | InputError::OutputSchema(_)
+            | InputError::NotPostable(_)
+            | InputError::StartsNoRun => ErrorKind::BadRequest,
             // The input is right, but not for the present state of the session.
             _ => ErrorKind::Conflict,
         };

@@ -60,7 +60,7 @@ impl LiveSessions {
         };
         let now = SystemEnvironment.now();
         let due = sessions.into_iter().filter(|session| match session.due_at(now) {
-            Some(Due::Inbox | Due::Deadline | Due::Timer) => true,
+            Some(Due::Inbox | Due::Deadline | Due::Wait) => true,
             Some(Due::Decision | Due::Request | Due::Steer) => {
                 done.get(&session.id) != Some(&session.entries)
             }

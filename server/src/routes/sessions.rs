@@ -18,7 +18,7 @@ pub(crate) use self::actions::{ActionPreview, Actions, DecisionBody};
 
 pub(crate) use self::bodies::{
     AbortBody, AcceptedInput, CompactBody, Compacted, ContinueBody, CreatedSession, ForkBody,
-    MessageBody, Messages, PageQuery, SessionStatus, SteerBody,
+    MessageBody, Messages, PageQuery, SessionStatus, SignalBody, SteerBody,
 };
 use self::bodies::{Queue, Setup, input_id};
 pub(crate) use self::list::SessionList;
@@ -41,6 +41,7 @@ pub(crate) fn routes() -> Router<Server> {
         .route("/api/sessions/{id}/steer", post(steer))
         .route("/api/sessions/{id}/follow-up", post(follow_up))
         .route("/api/sessions/{id}/continue", post(continue_run))
+        .route("/api/sessions/{id}/signal", post(signal))
         .route("/api/sessions/{id}/abort", post(abort))
         .route("/api/sessions/{id}/compact", post(compact))
         .merge(actions::routes())
@@ -200,6 +201,17 @@ async fn continue_run(
     server.shared().drain.check()?;
     let input = Input { id: input_id(body.id)?, event: InputEvent::Continue(None) };
     send(&server, &id, Some(client), input).await
+}
+
+async fn signal(
+    State(server): State<Server>,
+    SessionFor { id, owner, .. }: SessionFor<Change>,
+    JsonBody(body): JsonBody<SignalBody>,
+) -> Accepted {
+    // It starts a run if the agent waits for it.
+    check_budget(&server, owner.as_ref()).await?;
+    server.shared().drain.check()?;
+    send(&server, &id, None, body.input()?).await
 }
 
 async fn abort(

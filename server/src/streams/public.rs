@@ -74,7 +74,7 @@ fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
             match cause {
                 RunCause::UserRequest(_) | RunCause::ActionResult(_) | RunCause::Continue(_) => {}
                 RunCause::Steer | RunCause::Abort => {}
-                RunCause::Timer(key) => *key = "".into(),
+                RunCause::Timer(key) | RunCause::Signal(key) => *key = "".into(),
                 RunCause::Compact { instructions } => *instructions = None,
                 _ => return None,
             }

@@ -48,7 +48,8 @@ async fn statuses(api: &Api, id: &str) -> [u16; 3] {
     let read_events = read.pop().unwrap();
     assert!([404, 409].contains(&read_events), "{read_events}"); // after the end, if it may be read
     read.push(if read_events == 409 { 200 } else { read_events });
-    let changes = ["prompt", "steer", "follow-up", "continue", "abort", "compact", "fork"];
+    let changes =
+        ["prompt", "steer", "follow-up", "continue", "signal", "abort", "compact", "fork"];
     let mut changed = Vec::new();
     for route in changes {
         let body = json!({ "message": " ", "id": "", "instructions": 1 });

@@ -117,6 +117,7 @@ async fn a_session_of_an_unknown_agent_is_read_only() {
         ("steer", json!({ "message": "And now?" })),
         ("follow-up", json!({ "message": "And now?" })),
         ("continue", json!({})),
+        ("signal", json!({ "key": "k" })),
         ("abort", json!({})),
         ("compact", json!({})),
     ] {
@@ -343,6 +344,7 @@ async fn a_session_of_another_program_is_read_only() {
             ("POST", "/steer", message.clone()),
             ("POST", "/follow-up", message),
             ("POST", "/continue", json!({})),
+            ("POST", "/signal", json!({ "key": "k" })),
             ("POST", "/abort", json!({})),
             ("POST", "/compact", json!({})),
             ("POST", "/fork", json!({})),

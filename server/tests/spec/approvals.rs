@@ -4,16 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use loopwright_core::event::InputEvent;
-use loopwright_core::log::{
-    Due, InMemoryStore, InputReceipt, LogEntry, PostedInput, replay_messages,
-};
+use loopwright_core::log::{Due, InMemoryStore, InputReceipt, LogEntry, PostedInput};
 use loopwright_core::testing::{Script, ScriptedModel, TestTool};
 use loopwright_core::tool::{ActionOptions, Approval, DecisionKind};
 use loopwright_core::{
-    AgentBuilder, BehaviorPattern, Environment, GenericAgent, Principal, SessionStore, StepContext,
-    StepEnd, StepError, SystemEnvironment,
+    AgentBuilder, Environment, GenericAgent, Principal, SessionStore, SystemEnvironment,
 };
 use loopwright_host::{AgentRejection, AgentSetup};
 use loopwright_patterns::PiPattern;
@@ -265,45 +261,6 @@ async fn a_session_made_without_the_server_is_woken() {
         let is_due = session.due_at(SystemEnvironment.now()).is_some();
         assert_eq!(is_due, !adopts, "{session:?}");
     }
-}
-
-/// Sleeps for an hour before it answers.
-struct Later;
-
-#[async_trait]
-impl BehaviorPattern for Later {
-    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
-        step.take_input().await?;
-        step.sleep_for("later", Duration::from_secs(3_600)).await?;
-        step.ask().await?.finish()
-    }
-}
-
-/// C509: A server wakes an agent that sleeps, after the process that had the session open has gone.
-#[tokio::test(start_paused = true)]
-async fn a_server_wakes_an_agent_that_sleeps() {
-    let agent = || {
-        let model = ScriptedModel::new([Script::text("Good morning.")]);
-        GenericAgent::builder(model, Later).build().unwrap()
-    };
-    let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
-    let handle = agent().open(&store, "own").await.unwrap();
-    handle.prompt("Wake me.").await.unwrap();
-    handle.close().await;
-    let mut entries = store.read("own", 0).await.unwrap();
-    for entry in &mut entries {
-        if let LogEntry::TimerSet { time, .. } = entry {
-            *time = 1; // the hour has passed
-        }
-    }
-    let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
-    store.open("own").await.unwrap().append(0, entries.into()).await.unwrap();
-    let server = Server::builder(store.clone()).agent("sleeper", agent()).adopt_sessions();
-    let _routes = router(server.build().unwrap());
-    tokio::time::sleep(Duration::from_secs(90)).await;
-    let entries = store.read("own", 0).await.unwrap();
-    assert_eq!(replay_messages(&entries).last().unwrap().text(), "Good morning.");
-    assert_eq!(store.session("own").await.unwrap().wakes_at(), None);
 }
 
 /// C273: A server carries out a decision that a killed process has logged and not acted on.

@@ -42,3 +42,4 @@ mod sub_agents;
 mod system_prompts;
 mod traces;
 mod two_servers;
+mod waiting;

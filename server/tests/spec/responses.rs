@@ -270,6 +270,7 @@ async fn refusals_have_statuses_of_the_document() {
         ("post", "/steer", message.clone()),
         ("post", "/follow-up", message),
         ("post", "/continue", json!({})),
+        ("post", "/signal", json!({ "key": "k" })),
         ("post", "/abort", json!({})),
         ("post", "/compact", json!({})),
         ("post", "/actions/{call}", decision),

@@ -128,6 +128,7 @@ async fn the_session_of_a_sub_agent_is_read_only() {
             ("POST", "/follow-up", message),
             ("POST", "/abort", json!({})),
             ("POST", "/continue", json!({})),
+            ("POST", "/signal", json!({ "key": "k" })),
             ("POST", "/actions/p", approve),
             ("DELETE", "", json!({})),
         ] {

@@ -10,6 +10,7 @@ use crate::event::outcome::{RunCause, RunOutcome, RunStatus};
 use crate::limits::Limit;
 use crate::log::entry::{LogEntry, StateScope};
 use crate::log::turn::Turn;
+use crate::log::waits::Wait;
 use crate::message::{InputId, MessageId, RunId};
 
 impl SessionState {
@@ -35,7 +36,7 @@ impl SessionState {
         }
         let was_stuck =
             self.outcome.as_ref().is_some_and(|run| run.limit == Some(Limit::RepeatedCalls));
-        if matches!(cause, RunCause::Timer(_)) || was_stuck {
+        if matches!(cause, RunCause::Timer(_) | RunCause::Signal(_)) || was_stuck {
             self.fresh_after = MessageId(self.messages);
         }
         // A steer in place of a decision belongs to the request that waits.
@@ -88,7 +89,7 @@ impl SessionState {
             model_error: *model_error,
             incomplete,
             limit: *limit,
-            wakes_at: self.info.next_timer().map(|timer| timer.time),
+            wakes_at: self.info.next_wait().and_then(Wait::over_at),
             turns: self.spent.turns,
             usage: self.spent.usage,
             cost: self.spent.cost,

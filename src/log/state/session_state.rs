@@ -289,7 +289,7 @@ impl SessionState {
     /// agent sleeps.
     pub(crate) fn waits(&self) -> bool {
         let sleeps = self.outcome.as_ref().is_some_and(|run| run.end == RunStatus::Sleeping);
-        self.batch.is_some() || sleeps && self.info.has_timer()
+        self.batch.is_some() || sleeps && self.info.has_wait()
     }
 
     pub(crate) fn tail(&self) -> Tail {

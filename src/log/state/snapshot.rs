@@ -20,7 +20,7 @@ use crate::message::{
 
 /// The format of a snapshot. The state in another version may have other fields, or other values
 /// after the same entries.
-const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "/10");
+const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "/11");
 
 /// A state, with the position of the session's events.
 pub(crate) struct Restored {
@@ -186,7 +186,7 @@ mod tests {
         let snapshot = SessionState::default().snapshot(0, RunId(0)).unwrap();
         let text = String::from_utf8(snapshot.data).unwrap();
         let (format, json) = text.split_once('\n').unwrap();
-        assert!(format.ends_with("/10"));
+        assert!(format.ends_with("/11"));
         let written: Value = serde_json::from_str(json).unwrap();
         let fields: Vec<&String> = written["state"].as_object().unwrap().keys().collect();
         let expected = "abort_requested after_batch batch call_ids cause created epoch \

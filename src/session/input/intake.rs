@@ -8,6 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::compaction::Compaction;
@@ -15,6 +16,7 @@ use crate::error::InputError;
 use crate::event::input::{AbortRequest, ActionResult, InputEvent, Prompt, QueueKind, Urgency};
 use crate::extensions::Extensions;
 use crate::log::entry::LogEntry;
+use crate::log::waits::MAX_SIGNALS;
 use crate::message::InputId;
 use crate::principal::Principal;
 use crate::session::config::Config;
@@ -30,6 +32,10 @@ pub(crate) const MAX_QUEUED_REQUESTS: usize = 32;
 /// Maximum queue of steers and follow-ups: the number of messages, and the bytes of their content.
 const MAX_QUEUED_MESSAGES: usize = 1_000;
 const MAX_QUEUED_BYTES: usize = 1024 * 1024;
+
+/// Maximum bytes of the key of a signal, and of the JSON of its value.
+const MAX_SIGNAL_KEY: usize = 256;
+const MAX_SIGNAL: usize = 64 * 1024;
 
 /// The effect of an accepted input on a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +135,10 @@ impl Intake {
             }
             InputEvent::ExternalActionResult(result) => {
                 resolve(journal, config, tools, result, id, received)
+            }
+            InputEvent::Signal { key, value } => {
+                let time = config.environment.now();
+                signal(journal, key, value, id, time).map(|receipt| (receipt, Accepted::Other))
             }
             InputEvent::ClearQueues => Ok((clear_queues(journal, id), Accepted::Other)),
             InputEvent::Compact(_) if config.compaction.is_none() => Err(InputError::NoCompaction),
@@ -263,6 +273,33 @@ fn clear_queues(journal: &mut Journal, id: Option<InputId>) -> Receipt {
         journal.stage(LogEntry::Handled { input });
     }
     Receipt { withdrawn, ..Receipt::new(id.unwrap_or_else(|| journal.state.make_input_id())) }
+}
+
+/// Checks a signal and stages it.
+fn signal(
+    journal: &mut Journal,
+    key: Arc<str>,
+    value: Value,
+    id: Option<InputId>,
+    time: u64,
+) -> Result<Receipt, InputError> {
+    let bytes = value.to_string().len();
+    let why = if key.len() > MAX_SIGNAL_KEY {
+        Some(format!("its key has {} bytes, and at most {MAX_SIGNAL_KEY} are allowed", key.len()))
+    } else if bytes > MAX_SIGNAL {
+        Some(format!("its value has {bytes} bytes of JSON, and at most {MAX_SIGNAL} are allowed"))
+    } else if journal.state.info.signals.len() >= MAX_SIGNALS {
+        Some(format!("{MAX_SIGNALS} wait that the agent has not taken: try again later"))
+    } else {
+        None
+    };
+    if let Some(why) = why {
+        return Err(InputError::BadSignal(why));
+    }
+    let input = id.unwrap_or_else(|| journal.state.make_input_id());
+    let value = Arc::new(value);
+    journal.stage(LogEntry::Signalled { input: input.clone(), key, value, time });
+    Ok(Receipt::new(input))
 }
 
 /// Checks a decision and stages it.

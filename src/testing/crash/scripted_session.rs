@@ -113,6 +113,11 @@ impl ScriptedSession {
         self.input(InputEvent::FollowUp(prompt.into()))
     }
 
+    /// Appends a signal.
+    pub fn signal(self, key: &str, value: impl Into<Value>) -> Self {
+        self.input(InputEvent::Signal { key: key.into(), value: value.into() })
+    }
+
     /// Appends an abort.
     pub fn abort(self) -> Self {
         self.input(InputEvent::Abort(AbortRequest::new()))
@@ -218,7 +223,8 @@ impl ScriptedInput {
             ),
             _ => matches!(
                 entry,
-                LogEntry::Queued { input, .. } if **input == *input_id(self.number)
+                LogEntry::Queued { input, .. } | LogEntry::Signalled { input, .. }
+                    if **input == *input_id(self.number)
             ),
         }
     }

@@ -374,6 +374,9 @@ impl EpochReader<'_> {
             LogEntry::AbortRequested { .. } if !resets.contains(&at) => {
                 return Some((self.stop(at, resets), false));
             }
+            LogEntry::Signalled { key, value, .. } => {
+                (InputEvent::Signal { key: key.clone(), value: (**value).clone() }, false)
+            }
             LogEntry::Withdrawn { .. } => (InputEvent::ClearQueues, false),
             LogEntry::Reset if !resets.contains(&at) => (InputEvent::Reset, false),
             _ => return None,
@@ -381,7 +384,8 @@ impl EpochReader<'_> {
         let id = match &self.log[at] {
             LogEntry::Queued { input, .. }
             | LogEntry::Decided { input, .. }
-            | LogEntry::Approved { input, .. } => Some(input.clone()),
+            | LogEntry::Approved { input, .. }
+            | LogEntry::Signalled { input, .. } => Some(input.clone()),
             _ => None,
         };
         Some((Input { id, event }, starts_run))

@@ -337,6 +337,7 @@ fn key(entry: &LogEntry) -> Option<(&'static str, &str)> {
         LogEntry::RunEnded { .. } => ("end", ""),
         LogEntry::Queued { input, .. } => ("queued", input),
         LogEntry::Delivered { input } => ("delivered", input),
+        LogEntry::Signalled { input, .. } => ("signalled", input),
         LogEntry::Withdrawn { .. } => ("withdrawn", ""),
         LogEntry::RequestStarted { .. } => ("request", ""),
         LogEntry::Replied { .. } => ("reply", ""),
@@ -364,9 +365,9 @@ fn key(entry: &LogEntry) -> Option<(&'static str, &str)> {
             return None;
         }
         LogEntry::State { .. }
-        | LogEntry::TimerSet { .. }
-        | LogEntry::TimerRang { .. }
-        | LogEntry::TimerCancelled { .. }
+        | LogEntry::WaitStarted { .. }
+        | LogEntry::WaitEnded { .. }
+        | LogEntry::WaitCancelled { .. }
         | LogEntry::Emitted { .. }
         | LogEntry::Remembered { .. }
         | LogEntry::Rewound { .. }

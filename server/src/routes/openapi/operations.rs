@@ -14,7 +14,7 @@ use crate::routes::protocols::agent_chat::ChatRequest;
 use crate::routes::sessions::{
     AbortBody, AcceptedInput, ActionPreview, Actions, CompactBody, Compacted, ContinueBody,
     CreatedSession, DecisionBody, ForkBody, MessageBody, Messages, SessionList, SessionStatus,
-    SteerBody,
+    SignalBody, SteerBody,
 };
 use crate::streams::frames::Frame;
 
@@ -203,6 +203,16 @@ fn inputs(document: &mut Document) {
             DRAINING,
             UNANSWERED,
         ])
+        .add();
+    document
+        .operation(
+            "post",
+            "/api/sessions/{id}/signal",
+            "Sends an event for which the agent waits, or will wait.",
+        )
+        .request::<SignalBody>()
+        .response::<AcceptedInput>(202, "It is in the session's log.")
+        .errors(&[BAD_BODY, NOT_ALLOWED, NO_SESSION, OF_SUB_AGENT, BUSY, DRAINING, UNANSWERED])
         .add();
     document
         .operation(

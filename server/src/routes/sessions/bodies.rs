@@ -11,6 +11,7 @@ use loopwright_host::{Agents, SessionSettings};
 use loopwright_protocols::NOT_BLANK;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::error::{ApiError, ErrorKind};
 use crate::inputs::images::{self, ImageBody};
@@ -179,6 +180,32 @@ pub(crate) struct SteerBody {
     #[serde(default)]
     #[schemars(length(min = 1))]
     pub(crate) call: Option<CallId>,
+}
+
+/// An event for which the agent waits, or will wait.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct SignalBody {
+    /// The key under which the agent waits.
+    #[schemars(length(min = 1, max = 256))]
+    key: Arc<str>,
+    /// The value for the agent, at most 64 KiB of JSON. Defaults to `null`.
+    #[serde(default)]
+    value: Value,
+    /// The client's id of this input. A signal whose id the session already has is accepted and
+    /// changes nothing.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 200))]
+    id: Option<String>,
+}
+
+impl SignalBody {
+    pub(crate) fn input(self) -> Result<Input, ApiError> {
+        if self.key.is_empty() {
+            return Err(ApiError::at("/key", "The key is empty: name the event."));
+        }
+        let event = InputEvent::Signal { key: self.key, value: self.value };
+        Ok(Input { id: input_id(self.id)?, event })
+    }
 }
 
 /// The run to stop.

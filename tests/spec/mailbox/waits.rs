@@ -41,7 +41,7 @@ fn rings(shared: &SharedSession) -> Vec<u64> {
             started = *time;
             None
         }
-        LogEntry::TimerRang { .. } => Some(started),
+        LogEntry::WaitEnded { .. } => Some(started),
         _ => None,
     });
     rang.collect()
@@ -81,8 +81,8 @@ async fn a_timer_that_passed_without_a_process_is_due() {
     handle.prompt("Report later.").await.unwrap();
     handle.close().await;
     let info = SessionInfo::of("s", &shared.entries());
-    assert_eq!((info.due, info.due_at(999), info.due_at(1_000)), (None, None, Some(Due::Timer)));
-    assert_eq!((info.wakes_at(), &*info.timers[0].key), (Some(1_000), "report"));
+    assert_eq!((info.due, info.due_at(999), info.due_at(1_000)), (None, None, Some(Due::Wait)));
+    assert_eq!((info.wakes_at(), &*info.waits[0].key), (Some(1_000), "report"));
     sleep(ms(60_000)).await;
     let (handle, _events) = run(&agent, shared.owner()).await;
     handle.wait_for_idle().await;
@@ -104,7 +104,8 @@ async fn a_timer_rings_once_wherever_a_crash_cuts_the_log() {
     handle.wait_for_idle().await;
     handle.close().await;
     let entries = whole.entries();
-    let set = entries.iter().position(|entry| matches!(entry, LogEntry::TimerSet { .. })).unwrap();
+    let set =
+        entries.iter().position(|entry| matches!(entry, LogEntry::WaitStarted { .. })).unwrap();
     let is_report = |entry: &LogEntry| match entry {
         LogEntry::Replied { message, .. } => message.text() == "The report.",
         _ => false,
@@ -191,7 +192,7 @@ async fn a_run_that_reaches_a_passed_timer_rings_it() {
     sleep(ms(10_000)).await;
     assert_eq!((rings(&shared), handle.state().await.unwrap().messages.len()), (vec![500], 6));
     // With the next request, the key is free.
-    assert!(shared.entries().iter().any(|entry| matches!(entry, LogEntry::TimerRang { .. })));
+    assert!(shared.entries().iter().any(|entry| matches!(entry, LogEntry::WaitEnded { .. })));
     handle.close().await;
 }
 
@@ -253,7 +254,7 @@ async fn a_timer_waits_for_a_decision() {
     let pattern = does(|step| {
         Box::pin(async move {
             step.take_input().await?;
-            if step.timer("t").is_none() {
+            if step.wait("t").is_none() {
                 step.sleep_for("t", ms(1_000)).await.unwrap_err();
             }
             let asked = step.question("q", Question::choice("Go on?", ["yes"])).await?;
@@ -292,17 +293,17 @@ async fn a_cancelled_timer_does_not_ring() {
     let pattern = does(|step| {
         Box::pin(async move {
             step.take_input().await?;
-            if step.timer("t").is_some_and(|timer| timer.rang) {
+            if step.wait("t").is_some_and(|wait| wait.ended) {
                 return Ok(StepEnd::Sleeping);
             }
-            step.cancel_timer("t").await?;
+            step.cancel_wait("t").await?;
             for n in 0..1_000 {
                 step.sleep_for(&n.to_string(), ms(100)).await.unwrap_err();
             }
             let full = step.sleep_for("t", ms(1)).await.unwrap_err();
-            assert!(matches!(full, StepError::InvalidTimer(_)), "{full}");
+            assert!(matches!(full, StepError::InvalidWait(_)), "{full}");
             for n in 0..1_000 {
-                step.cancel_timer(&n.to_string()).await?;
+                step.cancel_wait(&n.to_string()).await?;
             }
             step.sleep_for("t", ms(1_000)).await?;
             Ok(StepEnd::Done)
@@ -366,12 +367,12 @@ async fn a_late_steer_begins_another_request() {
     let timers = |cause: RunCause| {
         let (run, trace) = (RunId(2), None);
         let entries = [
-            LogEntry::TimerSet { key: "t".into(), time: 1 },
-            LogEntry::TimerSet { key: "u".into(), time: 9 },
-            LogEntry::TimerRang { key: "t".into() },
+            LogEntry::WaitStarted { key: "t".into(), until: Some(1), for_signal: false },
+            LogEntry::WaitStarted { key: "u".into(), until: Some(9), for_signal: false },
+            LogEntry::WaitEnded { key: "t".into() },
             LogEntry::RunStarted { run, cause, time: 2, trace },
         ];
-        let timers = SessionInfo::of("s", &entries).timers;
+        let timers = SessionInfo::of("s", &entries).waits;
         timers.iter().map(|timer| timer.key.to_string()).collect::<String>()
     };
     let kept = [
@@ -399,7 +400,7 @@ async fn an_attached_handle_ends_the_sleep() {
     owner.wait_for_idle().await;
     assert_eq!(owner.state().await.unwrap().messages.len(), 2);
     let info = store.session("s").await.unwrap();
-    assert_eq!((info.wakes_at(), info.timers), (None, vec![]));
+    assert_eq!((info.wakes_at(), info.waits), (None, vec![]));
 }
 
 /// C504: a clock that jumps, forward or back, rings a timer once, and only after its time.
@@ -434,66 +435,12 @@ async fn a_clock_that_jumps_rings_once() {
 /// C506: a log from elsewhere cannot give a session more timers than it may set.
 #[test]
 fn the_timers_of_a_log_are_bounded() {
-    let set = |n: u64| LogEntry::TimerSet { key: n.to_string().into(), time: n };
+    let set = |n: u64| LogEntry::WaitStarted {
+        key: n.to_string().into(),
+        until: Some(n),
+        for_signal: false,
+    };
     let entries: Vec<LogEntry> = (0..2_000).map(set).collect();
     let info = SessionInfo::of("s", &entries);
-    assert_eq!((info.timers.len(), info.wakes_at()), (1_000, Some(0)));
-}
-
-/// C508: a process that finds a session in use does its work once its owner has died.
-#[tokio::test(start_paused = true)]
-async fn the_work_of_an_owner_that_died_is_done_by_another_process() {
-    let agent = later(&SharedSession::opened(), &["I will.", "The report."]);
-    let store = InMemoryStore::new();
-    let handle = agent.open(&store, "s").await.unwrap();
-    handle.prompt("Report later.").await.unwrap();
-    handle.close().await;
-    let owner = store.open("s").await.unwrap();
-    let working = async {
-        sleep(ms(5_000)).await; // it has looked when the timer rang
-        assert!(store.session("s").await.unwrap().wakes_at().is_some());
-        drop(owner);
-        sleep(ms(20_000)).await;
-        assert_eq!(store.session("s").await.unwrap().wakes_at(), None);
-    };
-    tokio::select! {
-        () = working => {}
-        never = agent.keep_running_due(&store) => match never {},
-    }
-}
-
-/// Sleeps for a second, three times.
-struct Napper;
-
-#[async_trait]
-impl BehaviorPattern for Napper {
-    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
-        step.take_input().await?;
-        for nap in 0..3 {
-            step.sleep_for(&format!("nap-{nap}"), ms(1_000)).await?;
-        }
-        Ok(StepEnd::Done)
-    }
-}
-
-/// C508: a process that does due work rings each timer of a session in time, however soon it
-/// follows the last.
-#[tokio::test(start_paused = true)]
-async fn timers_that_follow_soon_ring_in_time() {
-    let model = ScriptedModel::new([]);
-    let clock = SharedSession::opened().clock();
-    let agent = GenericAgent::builder(model, Napper).environment(clock).build().unwrap();
-    let store = InMemoryStore::new();
-    let handle = agent.open(&store, "s").await.unwrap();
-    handle.prompt("Sleep.").await.unwrap();
-    handle.close().await;
-    let ended = async {
-        sleep(ms(3_100)).await;
-        let info = store.session("s").await.unwrap();
-        assert_eq!((info.run, info.wakes_at(), info.timers.len()), (None, None, 3));
-    };
-    tokio::select! {
-        () = ended => {}
-        never = agent.keep_running_due(&store) => match never {},
-    }
+    assert_eq!((info.waits.len(), info.wakes_at()), (1_000, Some(0)));
 }

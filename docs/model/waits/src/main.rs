@@ -1,4 +1,4 @@
-//! One session with a timer, and two processes: does it ring, and once?
+//! One session that waits for a time or a signal, and two processes: does the wait end, and once?
 //!
 //! Breadth-first search over every interleaving; the first violation has a shortest trace. Each
 //! field of `Rules` is one rule, and `RULES.md` has the results.
@@ -21,6 +21,10 @@ struct Rules {
     cancels: bool,
     /// A timer does not ring while a run is in progress.
     rests: bool,
+    /// A signal that arrives before the session waits for it is kept.
+    keeps: bool,
+    /// Sweeps open sessions whose signal has arrived.
+    due_signal: bool,
 }
 
 const ALL: Rules = Rules {
@@ -31,6 +35,8 @@ const ALL: Rules = Rules {
     registers: true,
     cancels: true,
     rests: true,
+    keeps: true,
+    due_signal: true,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -55,11 +61,14 @@ enum Run {
 struct Log {
     timer: Timer,
     run: Run,
+    /// A signal has arrived, which no wait has taken.
+    has_signal: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Entry {
     Set,
+    Signal,
     /// The timer rings as the cause of a run.
     Ring,
     /// The timer rings during a run that reaches it.
@@ -77,6 +86,7 @@ impl Log {
     fn apply(&mut self, entry: Entry, rules: &Rules) {
         match entry {
             Entry::Set => self.timer = Timer::Waits,
+            Entry::Signal => self.has_signal |= rules.keeps || self.timer == Timer::Waits,
             Entry::Ring => (self.timer, self.run) = (Timer::Rang, Run::OfTimer),
             Entry::RingIn | Entry::Rang => self.timer = Timer::Rang,
             Entry::StartOfTimer => self.run = Run::OfTimer,
@@ -121,6 +131,9 @@ struct State {
     takeovers: u8,
     messages: u8,
     aborts: u8,
+    signals: u8,
+    /// The sender of a signal knows that it has arrived.
+    is_signalled: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -133,6 +146,8 @@ enum Action {
     Leave(u8),
     /// The user sends a message, which a process takes.
     Message(u8),
+    /// Somebody sends a signal, which a process takes.
+    Signal(u8),
     Abort(u8),
     Kill(u8),
     /// The owner's lease ends although it lives.
@@ -143,12 +158,13 @@ enum Action {
 
 fn is_of_world(action: &Action) -> bool {
     use Action::*;
-    matches!(action, Message(_) | Abort(_) | Kill(_) | Lose | Pass)
+    matches!(action, Message(_) | Signal(_) | Abort(_) | Kill(_) | Lose | Pass)
 }
 
 fn is_due(state: &State, rules: &Rules) -> bool {
-    let Log { timer, run } = state.log;
-    run != Run::None || rules.due && timer == Timer::Waits && state.has_passed
+    let Log { timer, run, has_signal } = state.log;
+    let has_come = rules.due && state.has_passed || rules.due_signal && has_signal;
+    run != Run::None || timer == Timer::Waits && has_come
 }
 
 fn may_ring(state: &State, owner: &Owner, rules: &Rules) -> bool {
@@ -156,7 +172,8 @@ fn may_ring(state: &State, owner: &Owner, rules: &Rules) -> bool {
         true => owner.view.timer == Timer::Waits,
         false => matches!(owner.view.timer, Timer::Waits | Timer::Rang) && !owner.has_rung,
     };
-    waits && state.has_passed && (owner.view.run == Run::None || !rules.rests)
+    let has_come = state.has_passed || owner.view.has_signal;
+    waits && has_come && (owner.view.run == Run::None || !rules.rests)
 }
 
 fn actions(state: &State, rules: &Rules) -> Vec<Action> {
@@ -174,6 +191,9 @@ fn actions(state: &State, rules: &Rules) -> Vec<Action> {
             if state.current.is_none() && state.messages > 0 {
                 all.push(Action::Message(p));
             }
+            if state.current.is_none() && state.signals > 0 {
+                all.push(Action::Signal(p));
+            }
             continue;
         };
         let rings = may_ring(state, owner, rules);
@@ -183,7 +203,8 @@ fn actions(state: &State, rules: &Rules) -> Vec<Action> {
         if rings {
             all.push(Action::Ring(p));
         }
-        if owner.view.run == Run::User && state.has_passed && owner.view.timer == Timer::Waits {
+        let has_come = state.has_passed || owner.view.has_signal;
+        if owner.view.run == Run::User && has_come && owner.view.timer == Timer::Waits {
             all.push(Action::Reach(p));
         }
         let registers = state.drives && sleeps(&owner.view) && !state.has_passed;
@@ -196,6 +217,9 @@ fn actions(state: &State, rules: &Rules) -> Vec<Action> {
         }
         if owner.view.run == Run::None && state.messages > 0 {
             all.push(Action::Message(p));
+        }
+        if state.signals > 0 {
+            all.push(Action::Signal(p));
         }
         if sleeps(&owner.view) && state.aborts > 0 && !rings {
             all.push(Action::Abort(p));
@@ -232,6 +256,7 @@ fn append(state: &mut State, p: u8, entry: Entry, rules: &Rules) {
     state.is_nested |= starts && state.log.run != Run::None;
     state.log.apply(entry, rules);
     state.is_aborted |= entry == Entry::Abort;
+    state.is_signalled |= entry == Entry::Signal;
 }
 
 fn apply(mut state: State, action: Action, rules: &Rules) -> State {
@@ -271,13 +296,15 @@ fn apply(mut state: State, action: Action, rules: &Rules) -> State {
         Action::Leave(p) => leave(&mut state, p, false),
         Action::Message(p) => {
             state.messages -= 1;
-            if state.owners[p as usize].is_none() {
-                let owner = Owner { view: state.log, must_start: false, has_rung: false };
-                (state.owners[p as usize], state.current) = (Some(owner), Some(p));
-            }
+            open(&mut state, p);
             if state.owners[p as usize].is_some_and(|owner| owner.view.run == Run::None) {
                 append(&mut state, p, Entry::Start, rules);
             }
+        }
+        Action::Signal(p) => {
+            state.signals -= 1;
+            open(&mut state, p);
+            append(&mut state, p, Entry::Signal, rules);
         }
         Action::Abort(p) => {
             state.aborts -= 1;
@@ -296,6 +323,14 @@ fn apply(mut state: State, action: Action, rules: &Rules) -> State {
         Action::Pass => state.has_passed = true,
     }
     state
+}
+
+/// Opens the session in a process that has an input for it, unless it has it open.
+fn open(state: &mut State, p: u8) {
+    if state.owners[p as usize].is_none() {
+        let owner = Owner { view: state.log, must_start: false, has_rung: false };
+        (state.owners[p as usize], state.current) = (Some(owner), Some(p));
+    }
 }
 
 /// Removes a process from the session. The call of a killed process is given to another one.
@@ -323,6 +358,9 @@ fn check(state: &State, rests: bool) -> Option<&'static str> {
     let waits = state.log.timer == Timer::Waits && !state.is_aborted;
     if rests && is_left && state.has_passed && waits && state.log.run == Run::None {
         return Some("the time has passed, and the timer never rings");
+    }
+    if rests && is_left && state.is_signalled && waits && state.log.run == Run::None {
+        return Some("the signal has arrived, and the wait never ends");
     }
     if rests && state.rings == 1 && state.continues == 0 {
         return Some("a timer has rung, and the pattern never continues");
@@ -355,8 +393,8 @@ fn explore(first: State, rules: &Rules) -> (usize, Option<(&'static str, Vec<Act
 }
 
 fn configurations() -> Vec<(&'static str, State)> {
-    let first = |drives, kills, takeovers, messages, aborts| State {
-        log: Log { timer: Timer::None, run: Run::User },
+    let first = |drives, kills, takeovers, messages, aborts, signals| State {
+        log: Log { timer: Timer::None, run: Run::User, has_signal: false },
         owners: [None, None],
         current: None,
         drives,
@@ -371,16 +409,24 @@ fn configurations() -> Vec<(&'static str, State)> {
         takeovers,
         messages,
         aborts,
+        signals,
+        is_signalled: false,
     };
     vec![
-        ("sweeps, three kills", first(false, 3, 0, 0, 0)),
-        ("sweeps, a false takeover and a kill", first(false, 1, 2, 0, 0)),
-        ("sweeps, two messages", first(false, 2, 1, 2, 0)),
-        ("sweeps, an abort", first(false, 2, 1, 1, 1)),
-        ("drives, three kills", first(true, 3, 0, 0, 0)),
-        ("drives, a false takeover and a kill", first(true, 1, 2, 0, 0)),
-        ("drives, two messages", first(true, 2, 1, 2, 0)),
-        ("drives, an abort", first(true, 2, 1, 1, 1)),
+        ("sweeps, three kills", first(false, 3, 0, 0, 0, 0)),
+        ("sweeps, a false takeover and a kill", first(false, 1, 2, 0, 0, 0)),
+        ("sweeps, two messages", first(false, 2, 1, 2, 0, 0)),
+        ("sweeps, an abort", first(false, 2, 1, 1, 1, 0)),
+        ("sweeps, a signal", first(false, 2, 1, 0, 0, 1)),
+        ("sweeps, a signal and a message", first(false, 1, 1, 1, 0, 1)),
+        ("sweeps, a signal and an abort", first(false, 1, 1, 0, 1, 1)),
+        ("drives, three kills", first(true, 3, 0, 0, 0, 0)),
+        ("drives, a false takeover and a kill", first(true, 1, 2, 0, 0, 0)),
+        ("drives, two messages", first(true, 2, 1, 2, 0, 0)),
+        ("drives, an abort", first(true, 2, 1, 1, 1, 0)),
+        ("drives, a signal", first(true, 2, 1, 0, 0, 1)),
+        ("drives, a signal and a message", first(true, 1, 1, 1, 0, 1)),
+        ("drives, a signal and an abort", first(true, 1, 1, 0, 1, 1)),
     ]
 }
 
@@ -394,7 +440,7 @@ fn main() {
             is_right = false;
         }
     }
-    let without: [(&str, Rules); 7] = [
+    let without: [(&str, Rules); 9] = [
         ("fenced", Rules { fenced: false, ..ALL }),
         ("compares", Rules { compares: false, ..ALL }),
         ("starts", Rules { starts: false, ..ALL }),
@@ -402,6 +448,8 @@ fn main() {
         ("registers", Rules { registers: false, ..ALL }),
         ("cancels", Rules { cancels: false, ..ALL }),
         ("rests", Rules { rests: false, ..ALL }),
+        ("keeps", Rules { keeps: false, ..ALL }),
+        ("due_signal", Rules { due_signal: false, ..ALL }),
     ];
     for (rule, rules) in without {
         let found = configurations()
