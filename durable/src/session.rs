@@ -67,6 +67,17 @@ impl ClusterSession {
         self.post(InputEvent::FollowUp(prompt.into())).await
     }
 
+    /// Sends a signal to the pattern, which takes it when it
+    /// [waits for an event](loopwright_core::StepContext::wait_for_event) under this key. See
+    /// [`send`](ClusterSession::send).
+    pub async fn signal(
+        &self,
+        key: impl Into<Arc<str>>,
+        value: impl Into<Value>,
+    ) -> Result<InputId, ClusterError> {
+        self.send(InputEvent::Signal { key: key.into(), value: value.into() }).await
+    }
+
     /// Lets a pending call run, once, with the arguments that were shown. See
     /// [`resolve`](ClusterSession::resolve).
     pub async fn approve(&self, action: &ExternalAction) -> Result<InputId, ClusterError> {

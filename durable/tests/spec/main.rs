@@ -9,3 +9,4 @@
 
 mod cluster;
 mod schedules;
+mod waiting;

@@ -82,7 +82,7 @@ pub(crate) async fn run() {
 }
 
 /// C508: two processes with different clocks wake sleeping agents, and are killed at random times:
-/// each timer rings once, and never early by the clock of the process that rings it, and each signal
+/// each timer rings once, and never early by the clock of the process that rings it. Each signal
 /// arrives once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn timers_ring_once_whatever_is_killed() {
