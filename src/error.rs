@@ -103,13 +103,14 @@ pub enum StepError {
     /// decision.
     #[error("the pattern ended its step `AwaitingAction`, but no call waits for a decision")]
     NothingPending,
-    /// The pattern ended its step with [`StepEnd::Sleeping`], but no timer waits.
+    /// The pattern ended its step with [`StepEnd::Sleeping`], but waits for nothing.
     #[error(
-        "the pattern ended its step `Sleeping`, but it has no timer: call `sleep_until` before"
+        "the pattern ended its step `Sleeping`, but waits for nothing: call `sleep_until` or \
+         `wait_for_event` before"
     )]
     NoWait,
-    /// The pattern set a timer that the session cannot have.
-    #[error("no timer was set: {0}")]
+    /// The pattern began a wait that the session cannot have.
+    #[error("the pattern cannot wait: {0}")]
     InvalidWait(&'static str),
     /// The pattern gave a key to two calls, to a call and a question, or to two requests that it
     /// sends together. Keys are unique within a user's request.
@@ -254,9 +255,15 @@ pub enum InputError {
     /// No sub-agent works for the call that a steer names.
     #[error("no sub-agent works for the call `{0}`: it has ended, or waits for a decision")]
     NoSubAgent(CallId),
-    /// The signal is too large, or too many wait.
-    #[error("the signal cannot be kept: {0}")]
+    /// The signal's key or value has the wrong size.
+    #[error("the signal cannot be taken: {0}")]
     BadSignal(String),
+    /// Too many signals wait that the pattern has not taken.
+    #[error(
+        "the session keeps {0} signals that its agent has not waited for: send this one again, \
+         under a new id, when the agent has taken some"
+    )]
+    SignalsFull(usize),
     /// The agent has no compaction policy.
     #[error("the agent does not compact: give it a policy with `AgentBuilder::compaction`")]
     NoCompaction,

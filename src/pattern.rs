@@ -37,7 +37,7 @@ use crate::tool::Tool;
 ///   again. Otherwise the request fails with [`StepError::BatchOpen`].
 /// - It should end when [`Reply::should_stop`] returns `true`, and should return
 ///   [`StepEnd::AwaitingAction`] only while calls wait for decisions, and [`StepEnd::Sleeping`]
-///   only while a [timer](StepContext::sleep_until) waits.
+///   only while it [waits](StepContext::sleep_until) for a time or an event.
 /// - It may panic. The run then ends with [`StepError::Panicked`].
 ///
 /// `loopwright_patterns::conformance` checks a pattern against this contract.

@@ -8,7 +8,8 @@ pub enum StepEnd {
     Done,
     /// Tool calls wait for decisions.
     AwaitingAction,
-    /// The agent continues when a timer rings; see
-    /// [`StepContext::sleep_until`](crate::StepContext::sleep_until).
+    /// The agent continues when a timer rings or an event arrives; see
+    /// [`StepContext::sleep_until`](crate::StepContext::sleep_until) and
+    /// [`StepContext::wait_for_event`](crate::StepContext::wait_for_event).
     Sleeping,
 }

@@ -144,8 +144,13 @@ pub(crate) fn failure(outcome: &RunOutcome) -> Option<Failure> {
 
 /// Returns a sentence about an agent that sleeps. `now` is in milliseconds since 1970.
 pub(crate) fn asleep(outcome: &RunOutcome, now: u64) -> Option<String> {
-    let time = outcome.wakes_at.filter(|_| outcome.end == RunStatus::Sleeping)?;
-    Some(format!("The agent sleeps. It continues {}.", terms::at_time(time, now)))
+    if outcome.end != RunStatus::Sleeping {
+        return None;
+    }
+    Some(match outcome.wakes_at {
+        Some(time) => format!("The agent sleeps. It continues {}.", terms::at_time(time, now)),
+        None => "The agent waits for an event.".into(),
+    })
 }
 
 /// Returns whether `NO_COLOR` asks for output without colours.

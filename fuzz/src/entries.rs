@@ -224,13 +224,14 @@ impl Source<'_> {
     }
 
     fn cause(&mut self) -> RunCause {
-        match self.byte() % 8 {
+        match self.byte() % 9 {
             0 => RunCause::ActionResult(self.call()),
             1 => RunCause::Continue(self.maybe(Self::input)),
             2 => RunCause::Steer,
             3 => RunCause::Abort,
             4 => RunCause::Compact { instructions: self.maybe(|s| s.one_of(&TEXTS).into()) },
             5 => RunCause::Signal(self.one_of(&TEXTS).into()),
+            6 => RunCause::Timer(self.one_of(&TEXTS).into()),
             _ => RunCause::UserRequest(self.input()),
         }
     }

@@ -334,7 +334,7 @@ export class Conversation {
     const more = end.limit?.startsWith('session') ? '.' : ': a message continues the work.';
     if (end.end !== 'limit' && end.limit) this.notice(`The limit of ${LIMITS[end.limit] ?? end.limit} is reached${more}`);
     if (end.end === 'aborted') this.notice('Stopped.');
-    if (end.end === 'sleeping') this.notice(`Asleep until ${new Date(end.wakes_at).toLocaleString()}.`);
+    if (end.end === 'sleeping') this.notice(end.wakes_at ? `Asleep until ${new Date(end.wakes_at).toLocaleString()}.` : 'Waiting for an event.');
     if (end.handed_back?.length) this.notice(`Not sent: ${end.handed_back.join(' · ')}`);
     this.on.ended(end);
   }

@@ -388,7 +388,8 @@ impl Attached {
             return Ok(());
         }
         let info = self.store.session(&self.session).await?;
-        let is_due = info.due.is_some_and(|due| due != Due::Interrupted);
+        // Also if a signal has arrived that the agent waits for.
+        let is_due = info.due_at(0).is_some_and(|due| due != Due::Interrupted);
         if is_due || info.entries != self.follower.entries() {
             return Ok(());
         }

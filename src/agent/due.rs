@@ -12,7 +12,6 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::agent::{GenericAgent, RunContext};
 use crate::error::{AgentError, MemoryError};
-use crate::log::due::Due;
 use crate::log::owners::PROBATION;
 use crate::log::session_info::SessionInfo;
 use crate::log::session_page::SessionQuery;
@@ -24,7 +23,7 @@ const MAX_DUE_SESSIONS: usize = 8;
 /// Maximum time between two looks at the store: other processes may have changed it.
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 
-/// Time after which a session that could not do its work is opened again.
+/// Time after which a session that has left its work over is opened again.
 const RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The sessions that are open to do their work.
@@ -51,7 +50,7 @@ struct Worked {
 impl GenericAgent {
     /// Opens the sessions of a store that have work to do, and waits until the work has ended: a
     /// [timer](crate::StepContext::sleep_until) rings, the deadline of an action has passed, inputs
-    /// were posted or queued, or the process that had the session open died during a run. Returns
+    /// such as signals were posted or queued, or the process that had the session open died during a run. Returns
     /// the next time at which a session has work to do without an input, in milliseconds since
     /// 1970; a time in the past belongs to a session that could not be worked on.
     ///
@@ -154,7 +153,8 @@ impl GenericAgent {
         for session in sessions(store).await? {
             let wakes_at = session.wakes_at().filter(|time| *time > now);
             next = next.into_iter().chain(wakes_at).min();
-            if session.due_at(now).is_some_and(|due| !running.was_tried(&session, due))
+            if session.due_at(now).is_some()
+                && !running.was_tried(&session)
                 && running.ids.insert(session.id.clone())
             {
                 running.start(self.clone(), store.clone(), session);
@@ -198,14 +198,11 @@ impl Running {
         }
     }
 
-    /// Returns whether a session was opened for this work before, and its log has not changed
-    /// since. Work at a time and posted inputs are tried again after a while.
-    fn was_tried(&self, session: &SessionInfo, due: Due) -> bool {
-        let is_again = |at: &Instant| {
-            matches!(due, Due::Inbox | Due::Deadline | Due::Wait) && at.elapsed() >= RETRY_DELAY
-        };
+    /// Returns whether a session has just been opened, has left its work over, and its log has not
+    /// changed since.
+    fn was_tried(&self, session: &SessionInfo) -> bool {
         let tried = self.tried.get(&session.id);
-        tried.is_some_and(|(entries, at)| *entries == session.entries && !is_again(at))
+        tried.is_some_and(|(entries, at)| *entries == session.entries && at.elapsed() < RETRY_DELAY)
     }
 
     fn start(

@@ -42,7 +42,7 @@ impl fmt::Display for Reason<'_> {
                  decide with `AgentHandle::approve` or `deny`",
             ),
             (RunStatus::Sleeping, ..) => f.write_str(
-                "the agent sleeps until a timer rings: open a session with \
+                "the agent waits for a time or an event: open a session with \
                  `GenericAgent::session`, where it continues",
             ),
             (RunStatus::Aborted, ..) => f.write_str("the run was aborted"),

@@ -91,7 +91,7 @@ pub(crate) async fn begin(session: &mut Session, cause: RunCause) -> Result<(), 
     }
 }
 
-/// Writes the start of a run that closes the open calls and cancels the timers, with the id of the
+/// Writes the start of a run that closes the open calls and cancels the waits, with the id of the
 /// abort, if it has one. From then on it is an abort, whatever happens.
 pub(crate) async fn begin_abort(
     session: &mut Session,

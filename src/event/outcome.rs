@@ -61,7 +61,7 @@ pub enum RunStatus {
     Done,
     /// Tool calls wait for decisions.
     AwaitingAction,
-    /// The agent continues when its [timer](RunOutcome::wakes_at) rings.
+    /// The agent continues at a [time](RunOutcome::wakes_at), or when an event arrives.
     Sleeping,
     /// The run was aborted.
     Aborted,
@@ -139,8 +139,9 @@ pub struct RunOutcome {
     /// text is the answer at the [limit](crate::limits::WrapUp).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
-    /// The time of the session's next [timer](crate::StepContext::sleep_until), in milliseconds
-    /// since 1970. Always present with [`RunStatus::Sleeping`].
+    /// The time at which the session's next [wait](crate::StepContext::sleep_until) is over, in
+    /// milliseconds since 1970. Missing with [`RunStatus::Sleeping`] if the agent waits for an
+    /// event only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakes_at: Option<u64>,
     /// Requests to models since the last request of the user.

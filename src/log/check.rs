@@ -7,6 +7,7 @@ use crate::event::action::call_of_child;
 use crate::event::outcome::RunCause;
 use crate::log::entry::LogEntry;
 use crate::log::state::SessionState;
+use crate::log::waits::Wait;
 use crate::message::Message;
 
 /// Highest number of a message, run or opening in a log.
@@ -32,13 +33,13 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
         let is_valid = match entry {
             LogEntry::RunStarted { run: new, cause, .. } => {
                 let rings = match cause {
-                    RunCause::Timer(key) => waits(&state, key, false),
-                    RunCause::Signal(key) => waits(&state, key, true),
+                    RunCause::Timer(key) => may_end(&state, key, |wait| wait.until.is_some()),
+                    RunCause::Signal(key) => may_end(&state, key, |wait| wait.signal.is_some()),
                     _ => true,
                 };
                 rings && run.replace(*new).is_none()
             }
-            LogEntry::WaitEnded { key } => waits(&state, key, false),
+            LogEntry::WaitEnded { key } => may_end(&state, key, |_| true),
             LogEntry::RunEnded { run: old, handed_back, .. } => {
                 handed_back.iter().all(|input| queued.remove(input)) && run.take() == Some(*old)
             }
@@ -96,10 +97,9 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether a wait has not ended, and whether its signal has arrived if that matters.
-fn waits(state: &SessionState, key: &str, for_signal: bool) -> bool {
-    let wait = state.info.waits.iter().find(|wait| *wait.key == *key && !wait.ended);
-    wait.is_some_and(|wait| wait.signal.is_some() || !for_signal)
+/// Returns whether a wait has not ended, and may end in this way.
+fn may_end(state: &SessionState, key: &str, may: impl Fn(&Wait) -> bool) -> bool {
+    state.info.waits.iter().any(|wait| *wait.key == *key && !wait.ended && may(wait))
 }
 
 /// Returns the messages of the conversation in a log.

@@ -66,6 +66,11 @@ struct Queued {
 }
 
 impl Agenda {
+    /// Returns whether a message that can start a run is queued.
+    pub(crate) fn has_queued(&self) -> bool {
+        !self.queued.is_empty()
+    }
+
     /// Returns whether nothing is queued, decided or pending.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()

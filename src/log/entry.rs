@@ -271,7 +271,8 @@ pub enum LogEntry {
         /// Time in milliseconds since 1970.
         time: u64,
     },
-    /// A wait ended during a run. Otherwise it ends as the [cause](RunCause::Timer) of a run.
+    /// A wait ended during a run. Otherwise it ends as the cause of a run, a
+    /// [timer](RunCause::Timer) or a [signal](RunCause::Signal).
     WaitEnded {
         /// The pattern's key.
         key: Arc<str>,

@@ -52,8 +52,8 @@ pub struct SessionInfo {
     pub run: Option<RunId>,
     /// The session's next work when it is opened; `None` if it waits for an input. An agent that
     /// [holds messages](crate::session::WhileAwaiting::Hold) does nothing for a request or a steer
-    /// while actions are pending. Deadlines and timers are left out, since they depend on the time;
-    /// see [`due_at`](SessionInfo::due_at).
+    /// while actions are pending. Deadlines and waits of the pattern are left out, since they
+    /// depend on the time; see [`due_at`](SessionInfo::due_at).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Due>,
     /// Number of inputs in the mailbox without a receipt. They are not in the log: a store with
@@ -81,7 +81,7 @@ pub struct SessionInfo {
     pub waits: Vec<Wait>,
     /// The signals that no wait has taken, in order of arrival.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) signals: Vec<Signal>,
+    pub signals: Vec<Signal>,
     /// The reason why the session waits for a person's decision: its owners were lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
@@ -139,7 +139,8 @@ impl SessionInfo {
             self.usage += usage;
             add_cost(&mut self.cost, cost);
         }
-        waits::apply(&mut self.waits, &mut self.signals, entry, !self.pending.is_empty());
+        let (has_pending, has_queued) = (!self.pending.is_empty(), self.agenda.has_queued());
+        waits::apply(&mut self.waits, &mut self.signals, entry, has_pending, has_queued);
         let mut asks = matches!(entry, LogEntry::CallAwaiting { .. });
         match entry {
             LogEntry::Opened { time, parent, owner, .. } => {

@@ -14,6 +14,14 @@ pub(crate) const MAX_WAITS: usize = 1_000;
 /// Maximum number of signals of a session that no wait has taken.
 pub(crate) const MAX_SIGNALS: usize = 100;
 
+/// Maximum bytes of the key of a wait and a signal.
+pub(crate) const MAX_KEY_BYTES: usize = 256;
+
+/// Returns whether a wait and a signal can have this key.
+pub(crate) fn is_key(key: &str) -> bool {
+    (1..=MAX_KEY_BYTES).contains(&key.len())
+}
+
 /// A wait of a session's pattern for a time ([`StepContext::sleep_until`]), a signal, or both
 /// ([`StepContext::wait_for_event`]). The session starts a run when it is over.
 ///
@@ -50,16 +58,25 @@ pub struct Signal {
     pub value: Arc<Value>,
     /// The time of its arrival, in milliseconds since 1970.
     pub time: u64,
+    /// `true` if it arrived after the wait under its key had ended. It is dropped when the user's
+    /// next request begins.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub late: bool,
 }
 
 impl Wait {
-    /// Returns the time from which on the wait is over, if it is known.
+    /// Returns the time at which the wait is over, if it is known.
     pub fn over_at(&self) -> Option<u64> {
         self.signal.as_ref().map(|signal| signal.time).or(self.until)
     }
 
-    /// Returns whether the wait is over: its signal has arrived, or its time has come. The clock
-    /// of the process that took the signal does not matter.
+    /// Returns whether the wait takes a signal under this key.
+    pub(crate) fn takes(&self, key: &str) -> bool {
+        self.for_signal && self.signal.is_none() && !self.ended && *self.key == *key
+    }
+
+    /// Returns whether the wait is over: its time has come, or its signal has arrived, whatever the
+    /// clock says.
     pub(crate) fn is_over(&self, now: u64) -> bool {
         self.signal.is_some() || self.until.is_some_and(|until| until <= now)
     }
@@ -81,13 +98,19 @@ impl Signal {
 }
 
 /// Updates the waits of a session, and the signals that no wait has taken, for the next entry of
-/// its log. `has_pending` is true if an action is pending before the entry.
+/// its log. Before the entry, an action is pending if `has_pending`, and a message that can start a
+/// run is queued if `has_queued`.
 pub(crate) fn apply(
     waits: &mut Vec<Wait>,
     signals: &mut Vec<Signal>,
     entry: &LogEntry,
     has_pending: bool,
+    has_queued: bool,
 ) {
+    let free = |waits: &mut Vec<Wait>, signals: &mut Vec<Signal>| {
+        waits.retain(|wait| !wait.ended);
+        signals.retain(|signal| !signal.late);
+    };
     match entry {
         LogEntry::WaitStarted { key, until, for_signal } => {
             waits.retain(|wait| wait.key != *key);
@@ -100,11 +123,10 @@ pub(crate) fn apply(
             }
         }
         LogEntry::Signalled { key, value, time, .. } => {
-            let signal = Signal { key: key.clone(), value: value.clone(), time: *time };
-            let takes = |wait: &&mut Wait| {
-                wait.key == *key && wait.for_signal && wait.signal.is_none() && !wait.ended
-            };
-            match waits.iter_mut().find(takes) {
+            let has_ended = waits.iter().any(|wait| wait.key == *key && wait.ended);
+            let late = has_ended && !has_queued; // otherwise it may be for the next request
+            let signal = Signal { key: key.clone(), value: value.clone(), time: *time, late };
+            match waits.iter_mut().find(|wait| wait.takes(key)) {
                 Some(wait) => wait.signal = Some(signal),
                 None if signals.len() < MAX_SIGNALS => signals.push(signal),
                 None => {}
@@ -112,8 +134,14 @@ pub(crate) fn apply(
         }
         LogEntry::WaitEnded { key } => end(waits, key),
         LogEntry::WaitCancelled { key, drops_signals } => {
-            waits.retain(|wait| wait.key != *key);
-            signals.retain(|signal| !drops_signals || signal.key != *key);
+            if *drops_signals {
+                waits.retain(|wait| wait.key != *key || wait.ended);
+                signals.retain(|signal| signal.key != *key);
+            } else if let Some(at) = waits.iter().position(|wait| wait.key == *key) {
+                let Wait { signal, ended, .. } = waits.remove(at);
+                let unseen = signal.filter(|_| !ended);
+                signals.splice(..0, unseen); // it came before the others under the key
+            }
         }
         LogEntry::RunStarted { cause, .. } => match cause {
             RunCause::Timer(key) | RunCause::Signal(key) => end(waits, key),
@@ -138,11 +166,4 @@ fn end(waits: &mut [Wait], key: &str) {
     if let Some(wait) = waits.iter_mut().find(|wait| *wait.key == *key) {
         wait.ended = true;
     }
-}
-
-/// Removes the waits that have ended, and the signals that came too late for them.
-fn free(waits: &mut Vec<Wait>, signals: &mut Vec<Signal>) {
-    let is_late = |signal: &Signal| waits.iter().any(|wait| wait.ended && wait.key == signal.key);
-    signals.retain(|signal| !is_late(signal));
-    waits.retain(|wait| !wait.ended);
 }

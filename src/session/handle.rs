@@ -239,8 +239,9 @@ impl AgentHandle {
     ///
     /// # Errors
     ///
-    /// Fails with [`InputError::BadSignal`] if the key has more than 256 bytes, if the value has
-    /// more than 64 KiB of JSON, or if 100 signals wait that the pattern has not taken.
+    /// Fails with [`InputError::BadSignal`] if the key is empty or has more than 256 bytes, or if
+    /// the value has more than 64 KiB of JSON. Fails with [`InputError::SignalsFull`] if the
+    /// pattern does not wait for it, and 100 signals are kept already.
     pub async fn signal(
         &self,
         key: impl Into<Arc<str>>,

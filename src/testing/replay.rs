@@ -111,7 +111,7 @@ use shared::{SharedReplay, Status};
 ///   sends exactly the same request, with the same system prompt and tools. Give the agent a
 ///   [`Replay::stand_in`] for each of its tools.
 /// - The work of a sub-agent: see below.
-/// - The clock: a log in which a [timer](crate::StepContext::sleep_until) was set is refused.
+/// - The clock: a log in which the pattern [waited](crate::StepContext::sleep_until) is refused.
 /// - The context windows of models: see [`Replay::window`].
 /// - The exact time of an input. It is sent directly after the preceding entry of the log. If a
 ///   model or a tool is working, it is sent once the reply was streamed or all calls have started.
@@ -145,7 +145,7 @@ impl Replay {
     pub fn from_entries(entries: impl IntoIterator<Item = LogEntry>) -> Self {
         let entries: Vec<LogEntry> = entries.into_iter().collect();
         let detached = detached_requests(&entries);
-        let refusal = sub_agents::refusal(&entries).or_else(|| timer(&entries));
+        let refusal = sub_agents::refusal(&entries).or_else(|| wait(&entries));
         let entries = entries.into_iter().filter(|entry| !is_accounting(entry));
         Replay {
             shared: Arc::new(SharedReplay::new(entries.map(without_parent).collect(), detached)),
@@ -305,11 +305,11 @@ impl Replay {
     }
 }
 
-/// Returns the reason why a log with a timer cannot be replayed.
-fn timer(log: &[LogEntry]) -> Option<Difference> {
+/// Returns the reason why a log with a wait cannot be replayed.
+fn wait(log: &[LogEntry]) -> Option<Difference> {
     let at = log.iter().position(|entry| matches!(entry, LogEntry::WaitStarted { .. }))?;
     let text = format!(
-        "a timer was set in entry {at} of the log, and a replay has no clock: it cannot be replayed"
+        "the pattern waits in entry {at} of the log, and a replay has no clock: it cannot be replayed"
     );
     Some(Difference::at_entry(at, text))
 }

@@ -22,7 +22,10 @@ impl BehaviorPattern for Order {
         step.take_input().await?;
         step.sleep_for("soon", Duration::from_millis(300)).await?;
         let paid = step.wait_for_event("paid", None).await?.unwrap_or_default();
-        step.remember(UserMessage::from(format!("Paid: {paid}"))).await?;
+        if step.state("told") != Some(true) {
+            step.set_state("told", true)?;
+            step.remember(UserMessage::from(format!("Paid: {paid}"))).await?;
+        }
         Ok(StepEnd::Done)
     }
 }

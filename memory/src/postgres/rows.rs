@@ -65,7 +65,7 @@ fn due(info: &SessionInfo) -> Option<i64> {
     if info.sub_agent_of.is_some() {
         return None; // its root has it
     }
-    match info.due {
+    match info.due_at(0) {
         Some(_) => Some(0),
         None => info.wakes_at().map(integer),
     }

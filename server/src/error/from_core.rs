@@ -31,14 +31,16 @@ impl From<InputError> for ApiError {
     fn from(error: InputError) -> Self {
         let kind = match &error {
             InputError::Memory(memory) => return memory.clone().into(),
-            InputError::Full(_) | InputError::QueueFull { .. } => ErrorKind::TooMany,
+            InputError::Full(_) | InputError::QueueFull { .. } | InputError::SignalsFull(_) => {
+                ErrorKind::TooMany
+            }
             InputError::Busy => ErrorKind::RunInProgress,
             InputError::BadArguments(_) => return ApiError::at("/arguments", sentence(&error)),
             InputError::BadDecision(_) => return ApiError::at("/decision", sentence(&error)),
-            InputError::BadSignal(_)
-            | InputError::OutputSchema(_)
-            | InputError::NotPostable(_)
-            | InputError::StartsNoRun => ErrorKind::BadRequest,
+            InputError::BadSignal(_) => return ApiError::at("/value", sentence(&error)),
+            InputError::OutputSchema(_) | InputError::NotPostable(_) | InputError::StartsNoRun => {
+                ErrorKind::BadRequest
+            }
             // The input is right, but not for the present state of the session.
             _ => ErrorKind::Conflict,
         };

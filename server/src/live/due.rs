@@ -43,12 +43,12 @@ impl LiveSessions {
         }
     }
 
-    /// Opens the sessions that have work to do, an action whose deadline has passed or a timer that
-    /// rings, so that their runs start. Waits for the runs to end.
+    /// Opens the sessions that have work to do, an action whose deadline has passed or a wait that is
+    /// over, so that their runs start. Waits for the runs to end.
     ///
-    /// Skips sessions that cannot be opened. Skips sessions whose log has not grown since they were
-    /// last opened, unless they have unread inputs, a deadline or a timer. `done` has the length of
-    /// each log then.
+    /// Skips sessions that cannot be opened. Skips sessions that have left their work over and whose
+    /// log has not grown since, unless they have unread inputs, a deadline or a wait. `done` has the
+    /// length of each log then.
     pub(crate) async fn run_due(&self, done: &mut HashMap<Arc<str>, u64>) {
         let Parts { agents, store, .. } = &self.0.parts;
         // Without prompts and arguments, which would all be in memory at the same time.
@@ -83,38 +83,35 @@ impl LiveSessions {
             due.into_iter().partition(SessionInfo::has_lost_owner);
         // A run that takes longer continues.
         let one_by_one = futures::stream::iter(suspects).then(|session| async {
-            let id = session.id.clone();
             let worked = tokio::time::timeout(PROBATION, self.run_one(session, now)).await;
-            worked.unwrap_or(Some(id))
+            worked.unwrap_or_default()
         });
         let all = futures::stream::iter(due).map(|session| self.run_one(session, now));
         let all = all.buffer_unordered(MAX_DUE_SESSIONS);
         let opened: Vec<_> = futures::stream::select(all, one_by_one).collect().await;
-        for id in opened.into_iter().flatten() {
-            if let Ok(session) = store.session(&id).await {
-                done.insert(id, session.entries);
-            }
-        }
+        done.extend(opened.into_iter().flatten());
     }
 
-    /// Opens a session that has work to do, and waits for the work to end. Returns its id unless it
-    /// is in use: its owner does the work, unless it dies.
-    async fn run_one(&self, session: SessionInfo, now: u64) -> Option<Arc<str>> {
+    /// Opens a session that has work to do, and waits for the work to end. If it has left the work
+    /// over, returns its id and the length of its log.
+    async fn run_one(&self, session: SessionInfo, now: u64) -> Option<(Arc<str>, u64)> {
         if self.0.parts.drain.is_draining() {
             return None;
         }
         let id = &*session.id;
         match self.lease(id).await {
-            Ok(lease) => {
-                let lease = lease?;
+            Ok(Some(lease)) => {
                 let due = session.due_at(now);
                 tracing::info!(session = id, ?due, "it is opened to do its work");
                 lease.handle.wait_for_idle().await;
+                let info = self.0.parts.store.session(id).await.ok()?;
+                info.due_at(now).map(|_| (info.id, info.entries))
             }
+            Ok(None) => None, // its owner does the work, unless it dies
             Err(error) => {
                 tracing::warn!(session = id, %error, "it has work to do and cannot be opened");
+                None
             }
         }
-        Some(session.id)
     }
 }

@@ -205,13 +205,12 @@ async fn continue_run(
 
 async fn signal(
     State(server): State<Server>,
-    SessionFor { id, owner, .. }: SessionFor<Change>,
+    SessionFor { id, .. }: SessionFor<Change>,
+    client: Client,
     JsonBody(body): JsonBody<SignalBody>,
 ) -> Accepted {
-    // It starts a run if the agent waits for it.
-    check_budget(&server, owner.as_ref()).await?;
-    server.shared().drain.check()?;
-    send(&server, &id, None, body.input()?).await
+    // Like a decision, it is taken although the budget is used up: the sender may not try again.
+    send(&server, &id, Some(client), body.input()?).await
 }
 
 async fn abort(

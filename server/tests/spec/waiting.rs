@@ -62,7 +62,10 @@ impl BehaviorPattern for Order {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
         if let Some(paid) = step.wait_for_event("paid", None).await? {
-            step.remember(UserMessage::from(format!("Paid: {paid}"))).await?;
+            if step.state("told") != Some(true) {
+                step.set_state("told", true)?;
+                step.remember(UserMessage::from(format!("Paid: {paid}"))).await?;
+            }
         }
         step.ask().await?.finish()
     }
@@ -81,7 +84,8 @@ async fn a_signal_wakes_the_agent_that_waits_for_it() {
     for (body, at) in [
         (json!({ "key": "", "value": 1 }), "/key"),
         (json!({ "value": 1 }), ""),
-        (json!({ "key": "k".repeat(257) }), ""),
+        (json!({ "key": "k".repeat(257) }), "/key"),
+        (json!({ "key": "k", "value": "v".repeat(65_536) }), "/value"),
         (json!({ "key": "paid", "id": "" }), "/id"),
     ] {
         let (status, why) = signal(body).await;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::error::StepError;
 use crate::log::Wait;
 use crate::log::entry::LogEntry;
-use crate::log::waits::MAX_WAITS;
+use crate::log::waits::{MAX_WAITS, is_key};
 use crate::pattern::step::StepContext;
 use crate::step_end::StepEnd;
 
@@ -41,7 +41,8 @@ impl StepContext<'_> {
     ///
     /// - [`StepError::Ended`] while it is too early,
     /// - [`StepError::InvalidWait`] in a sub-agent, whose caller would wait for it, and if the
-    ///   session has 1,000 waits, including those that have ended.
+    ///   session has 1,000 waits, including those that have ended. Also if the key is empty, has more
+    ///   than 256 bytes, or is taken by a wait for an event.
     ///
     /// ```
     /// use loopwright_core::message::UserMessage;
@@ -91,34 +92,35 @@ impl StepContext<'_> {
     /// Waits for an event from outside, which somebody sends with
     /// [`AgentHandle::signal`](crate::AgentHandle::signal) under the same key, and returns its
     /// value. With a time, in milliseconds since 1970, it returns `None` if no signal has arrived
-    /// by then. Otherwise like [`StepContext::sleep_until`]: the run ends `Sleeping`, the process
+    /// by then, or later by the time at which a process opens the session. Otherwise like [`StepContext::sleep_until`]: the run ends `Sleeping`, the process
     /// may end, and a run with the cause [`RunCause::Signal`](crate::event::RunCause::Signal) or
     /// [`RunCause::Timer`](crate::event::RunCause::Timer) enters the pattern again.
     ///
     /// A wait takes one signal. A signal that arrives earlier is kept for it, in order of arrival.
     /// To take the next signal under the key in the same request,
     /// [cancel](StepContext::cancel_wait) the wait that has ended, and wait again. When the next
-    /// request begins, signals that came too late for a wait are dropped. An abort while the agent
-    /// sleeps and a reset drop all.
+    /// request begins, signals that arrived after a wait had ended are dropped. An abort while the
+    /// agent sleeps and a reset drop all signals.
     ///
     /// The value comes from outside and is not checked: a pattern parses it as it would parse a
     /// model's output.
     ///
     /// # Errors
     ///
-    /// As [`StepContext::sleep_until`].
+    /// As [`StepContext::sleep_until`]; also if the key is taken by a timer.
     ///
     /// ```
     /// use loopwright_core::message::UserMessage;
     /// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
     ///
-    /// /// Answers when the order is paid, or after a day.
+    /// /// Answers, and once more when the order is paid, or after a day.
     /// struct Order;
     ///
     /// #[async_trait::async_trait]
     /// impl BehaviorPattern for Order {
     ///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
     ///         step.take_input().await?;
+    ///         step.ask().await?.or_end()?; // also while it waits
     ///         let paid = step.wait_for_event("paid", step.now() + 86_400_000).await?;
     ///         if step.state("told") != Some(true) {
     ///             step.set_state("told", true)?; // is written with the message
@@ -131,14 +133,15 @@ impl StepContext<'_> {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
     /// # use loopwright_core::event::RunStatus;
     /// # use loopwright_core::testing::{Harness, Script};
-    /// # let harness = Harness::new(Order, [Script::text("Thank you.")], |agent| agent).await;
+    /// # let replies = ["Please pay.", "Thank you."].map(Script::text);
+    /// # let harness = Harness::new(Order, replies, |agent| agent).await;
     /// # let handle = &harness.handle;
     /// let outcome = handle.prompt("I want a book.").await.unwrap();
     /// assert_eq!(outcome.end, RunStatus::Sleeping);
     ///
     /// handle.signal("paid", serde_json::json!({ "euros": 20 })).await.unwrap();
     /// handle.wait_for_idle().await;
-    /// assert_eq!(handle.state().await.unwrap().messages[1].text(), r#"Paid: {"euros":20}"#);
+    /// assert_eq!(handle.state().await.unwrap().messages[2].text(), r#"Paid: {"euros":20}"#);
     /// # }
     /// ```
     pub async fn wait_for_event(
@@ -155,8 +158,8 @@ impl StepContext<'_> {
         self.session.journal.state.info.waits.iter().find(|wait| *wait.key == *key)
     }
 
-    /// Removes the wait under this key, if there is one. The key is then free. Signals that no wait
-    /// has taken stay.
+    /// Removes the wait under this key, if there is one. The key is then free. Signals stay, also
+    /// one that has arrived for this wait if the wait has not ended.
     pub async fn cancel_wait(&mut self, key: &str) -> Result<(), StepError> {
         if let Some(Wait { key, .. }) = self.wait(key).cloned() {
             let cancelled = LogEntry::WaitCancelled { key, drops_signals: false };
@@ -175,16 +178,19 @@ impl StepContext<'_> {
         if self.wait(key).is_none() {
             self.start_wait(key.into(), until, for_signal).await?;
         }
-        let wait = self.wait(key).cloned().ok_or(StepError::NoWait)?;
-        if wait.ended {
-            return Ok(wait);
+        let wait = self.wait(key).ok_or(StepError::NoWait)?;
+        if wait.for_signal != for_signal {
+            return Err(StepError::InvalidWait("the key is taken by a wait of the other kind"));
         }
-        if !wait.is_over(self.now()) {
-            return Err(StepEnd::Sleeping.into());
+        if !wait.ended {
+            if !wait.is_over(self.now()) {
+                return Err(StepEnd::Sleeping.into());
+            }
+            let ended = LogEntry::WaitEnded { key: wait.key.clone() };
+            self.session.journal.commit(ended).boxed().await?;
         }
-        let ended = LogEntry::WaitEnded { key: wait.key.clone() };
-        self.session.journal.commit(ended).boxed().await?;
-        Ok(wait)
+        // A signal that was about to be written may have come before the end.
+        self.wait(key).cloned().ok_or(StepError::NoWait)
     }
 
     async fn start_wait(
@@ -194,6 +200,9 @@ impl StepContext<'_> {
         for_signal: bool,
     ) -> Result<(), StepError> {
         let journal = &mut self.session.journal;
+        if !is_key(&key) {
+            return Err(StepError::InvalidWait("its key must have 1 to 256 bytes"));
+        }
         if !journal.is_of_root() {
             let why = "a sub-agent cannot sleep, since the call that it works for waits for it";
             return Err(StepError::InvalidWait(why));

@@ -16,7 +16,8 @@ use crate::error::InputError;
 use crate::event::input::{AbortRequest, ActionResult, InputEvent, Prompt, QueueKind, Urgency};
 use crate::extensions::Extensions;
 use crate::log::entry::LogEntry;
-use crate::log::waits::MAX_SIGNALS;
+use crate::log::session_info::SessionInfo;
+use crate::log::waits::{MAX_KEY_BYTES, MAX_SIGNALS, is_key};
 use crate::message::InputId;
 use crate::principal::Principal;
 use crate::session::config::Config;
@@ -33,9 +34,8 @@ pub(crate) const MAX_QUEUED_REQUESTS: usize = 32;
 const MAX_QUEUED_MESSAGES: usize = 1_000;
 const MAX_QUEUED_BYTES: usize = 1024 * 1024;
 
-/// Maximum bytes of the key of a signal, and of the JSON of its value.
-const MAX_SIGNAL_KEY: usize = 256;
-const MAX_SIGNAL: usize = 64 * 1024;
+/// Maximum bytes of the JSON of a signal's value.
+const MAX_SIGNAL_BYTES: usize = 64 * 1024;
 
 /// The effect of an accepted input on a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -283,18 +283,21 @@ fn signal(
     id: Option<InputId>,
     time: u64,
 ) -> Result<Receipt, InputError> {
-    let bytes = value.to_string().len();
-    let why = if key.len() > MAX_SIGNAL_KEY {
-        Some(format!("its key has {} bytes, and at most {MAX_SIGNAL_KEY} are allowed", key.len()))
-    } else if bytes > MAX_SIGNAL {
-        Some(format!("its value has {bytes} bytes of JSON, and at most {MAX_SIGNAL} are allowed"))
-    } else if journal.state.info.signals.len() >= MAX_SIGNALS {
-        Some(format!("{MAX_SIGNALS} wait that the agent has not taken: try again later"))
-    } else {
-        None
-    };
-    if let Some(why) = why {
+    if !is_key(&key) {
+        let bytes = key.len();
+        let why = format!("its key has {bytes} bytes, and 1 to {MAX_KEY_BYTES} are allowed");
         return Err(InputError::BadSignal(why));
+    }
+    let bytes = value.to_string().len();
+    if bytes > MAX_SIGNAL_BYTES {
+        let why =
+            format!("its value has {bytes} bytes, and at most {MAX_SIGNAL_BYTES} are allowed");
+        return Err(InputError::BadSignal(why));
+    }
+    let SessionInfo { waits, signals, .. } = &journal.state.info;
+    let is_taken = waits.iter().any(|wait| wait.takes(&key));
+    if !is_taken && signals.len() >= MAX_SIGNALS {
+        return Err(InputError::SignalsFull(MAX_SIGNALS));
     }
     let input = id.unwrap_or_else(|| journal.state.make_input_id());
     let value = Arc::new(value);

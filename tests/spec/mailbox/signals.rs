@@ -1,6 +1,7 @@
 //! Signals for which patterns wait. A model checker found the rules necessary.
 
 use async_trait::async_trait;
+use loopwright_core::agent::attach;
 use loopwright_core::error::InputError;
 use loopwright_core::log::Due;
 use loopwright_core::testing::{ScriptedSession, crash_at_every_append};
@@ -131,7 +132,7 @@ impl BehaviorPattern for Three {
         while taken.len() < 3 {
             let until = step.now() + 1_000_000;
             taken.extend(step.wait_for_event("n", until).await?);
-            step.set_state("taken", &taken)?; // is written with the end of the wait
+            step.set_state("taken", &taken)?; // is written with the cancellation
             step.cancel_wait("n").await?;
         }
         if step.state("told") != Some(true) {
@@ -204,15 +205,20 @@ async fn signals_are_bounded() {
         Err(InputError::BadSignal(why)) => why,
         other => panic!("{other:?}"),
     };
-    let why = refused("k".repeat(257), "".into()).await;
-    assert_eq!(why, "its key has 257 bytes, and at most 256 are allowed");
+    for key in ["k".repeat(257), "".into()] {
+        let why = refused(key.clone(), "".into()).await;
+        assert_eq!(why, format!("its key has {} bytes, and 1 to 256 are allowed", key.len()));
+    }
     let why = refused("paid".into(), "v".repeat(64 * 1024)).await;
-    assert_eq!(why, "its value has 65538 bytes of JSON, and at most 65536 are allowed");
+    assert_eq!(why, "its value has 65538 bytes, and at most 65536 are allowed");
     for n in 0..100 {
         handle.signal(format!("k{n}"), n).await.unwrap();
     }
-    let why = refused("paid".into(), "".into()).await;
-    assert!(why.starts_with("100 wait that the agent has not taken"), "{why}");
+    assert_eq!(handle.signal("paid", 20).await, Err(InputError::SignalsFull(100)));
+    assert_eq!(handle.prompt("A book.").await.unwrap().end, RunStatus::Sleeping);
+    handle.signal("paid", 20).await.expect("the agent waits for it");
+    handle.wait_for_idle().await;
+    assert_eq!(texts(&handle).await[1], "Paid: 20");
     handle.close().await;
     // A log from elsewhere cannot give a session more.
     let mut info = SessionInfo::of("s", &shared.entries());
@@ -246,4 +252,129 @@ async fn waits_and_signals_end_with_an_abort() {
         let waits: Vec<&str> = info.waits.iter().map(|wait| &*wait.key).collect();
         assert_eq!((waits, info.waits[0].signal.is_none()), (vec!["other"], true), "{stop}");
     }
+}
+
+/// C510: a signal that comes between a request and its run is for that request.
+#[tokio::test(start_paused = true)]
+async fn a_signal_after_the_request_is_for_it() {
+    let shared = SharedSession::opened();
+    let agent = agent(&shared, PATIENT);
+    let (handle, _events) = run(&agent, shared.owner()).await;
+    handle.signal("paid", 20).await.unwrap();
+    handle.prompt("A book.").await.unwrap();
+    handle.signal("paid", 1).await.unwrap(); // late
+    handle.close().await;
+    shared.post(PostedInput::new("r", InputEvent::UserRequest("Another.".into())).unwrap());
+    shared.post(PostedInput::new("s", signal("paid", 30)).unwrap());
+    let (handle, _events) = run(&agent, shared.owner()).await;
+    handle.wait_for_idle().await;
+    assert_eq!(texts(&handle).await[3..], ["Another.", "Paid: 30", "Thanks again."]);
+    handle.close().await;
+}
+
+/// Answers each message, and once more when the order is paid.
+struct Talker;
+
+#[async_trait]
+impl BehaviorPattern for Talker {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        step.ask().await?.or_end()?;
+        step.wait_for_event("paid", None).await?;
+        if step.state("told") != Some(true) {
+            step.set_state("told", true)?;
+            step.remember(UserMessage::from("It is paid.")).await?;
+        }
+        step.ask().await?.finish()
+    }
+}
+
+/// C510: the user can talk to an agent that waits for an event, and an attached handle that sends
+/// the signal waits for the run.
+#[tokio::test(start_paused = true)]
+async fn the_user_can_talk_to_an_agent_that_waits() {
+    let store = InMemoryStore::new();
+    let model = ScriptedModel::new(["Please pay.", "Still here.", "Thanks."].map(Script::text));
+    let agent = GenericAgent::builder(model, Talker).build().unwrap();
+    let owner = agent.open(&store, "s").await.unwrap();
+    let guest = attach(&store, "s").await.unwrap().0;
+    assert_eq!(owner.prompt("A book.").await.unwrap().text, "Please pay.");
+    let outcome = owner.prompt("Hello?").await.unwrap();
+    assert_eq!((outcome.end, &*outcome.text), (RunStatus::Sleeping, "Still here."));
+    assert_eq!(owner.pending().await.unwrap(), []);
+    guest.signal("paid", 20).await.unwrap();
+    guest.wait_for_idle().await;
+    assert_eq!(texts(&owner).await[4..], ["It is paid.", "Thanks."]);
+}
+
+/// Cancels its wait and waits again whenever the user writes.
+struct Restless;
+
+#[async_trait]
+impl BehaviorPattern for Restless {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        if step.state("asked") != Some(true) {
+            step.set_state("asked", true)?; // until the next request
+            step.cancel_wait("paid").await?;
+        }
+        let paid = step.wait_for_event("paid", None).await?;
+        step.remember(UserMessage::from(format!("Paid: {}", paid.unwrap_or_default()))).await?;
+        Ok(StepEnd::Done)
+    }
+}
+
+/// C512: a wait that is cancelled before it has ended gives its signal back, and a fork keeps the
+/// waits that have ended.
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_wait_gives_its_signal_back() {
+    let shared = SharedSession::opened();
+    let model = ScriptedModel::new([]);
+    let agent = GenericAgent::builder(model, Restless).environment(shared.clock()).build().unwrap();
+    let (handle, _events) = run(&agent, shared.owner()).await;
+    handle.prompt("A book.").await.unwrap();
+    handle.close().await;
+    for (id, event) in [("s", signal("paid", 20)), ("t", signal("paid", 30))] {
+        shared.post(PostedInput::new(id, event).unwrap());
+    }
+    shared.post(PostedInput::new("r", InputEvent::UserRequest("Hurry.".into())).unwrap());
+    let (handle, _events) = run(&agent, shared.owner()).await;
+    handle.wait_for_idle().await;
+    assert_eq!(texts(&handle).await[2..], ["Paid: 20"]);
+    handle.close().await;
+
+    let fork = SessionLog::branch(&shared.entries(), None).log(shared.entries());
+    let info = SessionInfo::of("t", &fork);
+    assert_eq!((info.waits.len(), info.waits[0].ended, info.signals.len()), (1, true, 0));
+}
+
+/// C510: a signal waits for the decision on a call, like a timer.
+#[tokio::test(start_paused = true)]
+async fn a_signal_waits_for_a_decision() {
+    let shared = SharedSession::opened();
+    let pattern = does(|step| {
+        Box::pin(async move {
+            step.take_input().await?;
+            if step.wait("paid").is_none() {
+                step.wait_for_event("paid", None).await.unwrap_err();
+            }
+            step.question("q", Question::choice("Go on?", ["yes"])).await?;
+            step.wait_for_event("paid", None).await?;
+            Ok(StepEnd::Done)
+        })
+    });
+    let model = ScriptedModel::new([]);
+    let agent = GenericAgent::builder(model, pattern).environment(shared.clock()).build().unwrap();
+    let (handle, _events) = run(&agent, shared.owner()).await;
+    assert_eq!(handle.prompt("Go.").await.unwrap().end, RunStatus::AwaitingAction);
+    handle.signal("paid", 20).await.unwrap();
+    handle.wait_for_idle().await;
+    assert_eq!(causes(&shared.entries()).len(), 1);
+    let action = handle.pending().await.unwrap().remove(0);
+    handle.answer(&action, "yes").await.unwrap();
+    handle.wait_for_idle().await;
+    let info = SessionInfo::of("s", &shared.entries());
+    assert_eq!((info.waits[0].ended, info.run, info.pending.len()), (true, None, 0));
+    check_log(&shared.entries()).unwrap();
+    handle.close().await;
 }

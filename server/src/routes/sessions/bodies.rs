@@ -16,6 +16,8 @@ use serde_json::Value;
 use crate::error::{ApiError, ErrorKind};
 use crate::inputs::images::{self, ImageBody};
 
+/// Maximum length of the key of a signal, in bytes.
+const MAX_SIGNAL_KEY_BYTES: usize = 256;
 /// Maximum length of a client's id of an input, in characters.
 const MAX_INPUT_ID_CHARS: usize = 200;
 
@@ -200,8 +202,9 @@ pub(crate) struct SignalBody {
 
 impl SignalBody {
     pub(crate) fn input(self) -> Result<Input, ApiError> {
-        if self.key.is_empty() {
-            return Err(ApiError::at("/key", "The key is empty: name the event."));
+        if !(1..=MAX_SIGNAL_KEY_BYTES).contains(&self.key.len()) {
+            let why = format!("A key has between 1 and {MAX_SIGNAL_KEY_BYTES} bytes.");
+            return Err(ApiError::at("/key", why));
         }
         let event = InputEvent::Signal { key: self.key, value: self.value };
         Ok(Input { id: input_id(self.id)?, event })
