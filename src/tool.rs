@@ -11,6 +11,7 @@ pub(crate) mod output;
 pub(crate) mod question;
 pub(crate) mod schema;
 pub(crate) mod spec;
+pub(crate) mod todo;
 pub(crate) mod toolbox;
 
 pub use crate::error::{ActionRequest, ToolboxError};
@@ -23,6 +24,7 @@ pub use list::ToolList;
 pub use output::ToolOutput;
 pub use question::{AnswerForm, Question};
 pub use spec::{Approval, ApprovalPredicate, Effect, NeedsApproval, ToolSpec};
+pub use todo::{Todo, TodoItem, TodoList, TodoStatus};
 pub use toolbox::Toolbox;
 
 pub use tokio_util::sync::CancellationToken;

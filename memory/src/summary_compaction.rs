@@ -23,8 +23,8 @@ use self::turns::turns;
 ///
 /// A compaction starts when a request would exceed a share of the window, when the model refused a
 /// request as too large, or when the user asks for it. From then on requests contain the user's
-/// first request, the names of the files that were read and edited, the summary, and the last turns
-/// unchanged.
+/// first request, the names of the files that were read and edited, the model's
+/// [todo list](loopwright_core::tool::Todo), the summary, and the last turns unchanged.
 ///
 /// If no summary can be obtained, the request is sent unchanged as long as it fits into the window.
 /// Otherwise the older turns are left out, and a message to the model says so.
@@ -76,7 +76,7 @@ struct Budget {
     /// The target size of the summary. Where the estimate is too high, the summary may be twice as
     /// long. The model may spend about as much again on thinking.
     summary: u64,
-    /// The limit for the names of files.
+    /// The limit for the todo list and the names of files.
     files: u64,
     /// The limit for the last turns, including turns that must stay.
     max_last_turns: u64,
@@ -304,6 +304,7 @@ impl CompactionPolicy for SummaryCompaction {
         summary: Option<&str>,
     ) -> Replacement {
         let replaced = &context.messages[plan.replaces.clone()];
+        let rest = &context.messages[plan.replaces.end..];
         let previous = context.last.filter(|(id, _)| replaced.iter().any(|m| m.id == *id));
         let mut stand_in = previous
             .and_then(|(_, details)| StandIn::deserialize(details).ok())
@@ -313,7 +314,8 @@ impl CompactionPolicy for SummaryCompaction {
             None => (256, 64),
         };
         stand_in.files.add(&self.file_rules, replaced);
-        stand_in.files.limit(file_tokens);
+        let todo_tokens = stand_in.set_todos(replaced, rest, file_tokens);
+        stand_in.files.limit(file_tokens - todo_tokens);
         match summary {
             Some(summary) => stand_in.set_summary(summary, 3 * summary_tokens as usize),
             None => {

@@ -61,6 +61,7 @@ mod state;
 mod steering;
 mod step_ends;
 mod tidy;
+mod todo;
 mod tool_schemas;
 mod typed;
 mod verbs;

@@ -1,6 +1,7 @@
 //! `SummaryCompaction`: the replaced turns, the time of a compaction, and the summary.
 
 mod long;
+mod todos;
 
 use std::sync::Arc;
 
