@@ -63,7 +63,30 @@ const select = (params, kind) => {
   return { outcome: { outcome: "selected", optionId } };
 };
 
+const plans = (updates) =>
+  of(updates, "plan").map((update) => update.entries.map((it) => `${it.status} ${it.content}`));
+
 const tests = {
+  plan: async () => {
+    let session;
+    const expected = [
+      ["in_progress Read", "pending Fix"],
+      ["completed Read", "in_progress Fix"],
+    ];
+    await connect(async ({ ctx, updates, until }) => {
+      session = (await start(ctx)).sessionId;
+      assert.equal((await prompt(ctx, session, text("Fix it."))).stopReason, "end_turn");
+      await until(() => said(updates) === "Read.");
+      assert.deepEqual(plans(updates), expected);
+      assert.equal(of(updates, "tool_call")[0].kind, "think");
+    });
+    await connect(async ({ ctx, updates, until }) => {
+      await ctx.request(agentMethods.session.load, { sessionId: session, cwd, mcpServers: [] });
+      await until(() => plans(updates).length === 2);
+      assert.deepEqual(plans(updates), expected);
+    });
+  },
+
   turn: () =>
     connect(async ({ ctx, updates, until }) => {
       const { sessionId, modes } = await start(ctx);

@@ -156,6 +156,20 @@ fn a_new_process_loads_what_a_killed_one_has_left() {
     assert_eq!(notes(&dir), "one\nzwei\ndrei\n");
 }
 
+/// C527: The model's todo list is the editor's plan, also of a loaded session.
+#[test]
+fn a_todo_list_is_the_plan() {
+    run("plan", &project(), |model| {
+        let todos = |first: &str, second: &str| {
+            json!({ "todos": [{ "content": "Read", "status": first },
+                { "content": "Fix", "status": second }] })
+        };
+        model.request().call(&[("write_todos", todos("in_progress", "pending"))]);
+        model.request().call(&[("write_todos", todos("completed", "in_progress"))]);
+        model.request().say("Read.");
+    });
+}
+
 /// Questions of the model are forms, and choices for an editor without forms.
 #[test]
 fn questions_are_forms_or_choices() {

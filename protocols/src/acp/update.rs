@@ -9,7 +9,7 @@ use loopwright_core::message::{
     AssistantMessage, CallId, Content, ContentPart, MessageId, MessageKind, ToolResult,
 };
 use loopwright_core::model::Update;
-use loopwright_core::tool::ToolUpdate;
+use loopwright_core::tool::{TodoItem, TodoList, ToolUpdate};
 use serde_json::{Value, json};
 
 use crate::diff::{Diff, diffs};
@@ -52,6 +52,13 @@ fn chunk(kind: &str, message: MessageId, content: Value) -> Value {
 /// Returns a text of a reply as a chunk of `kind`, or `None` if it is empty.
 fn part(kind: &str, message: MessageId, text: &str) -> Option<Value> {
     (!text.is_empty()).then(|| chunk(kind, message, text_block(text)))
+}
+
+/// Returns the model's todo list, which replaces the client's plan.
+fn plan(list: TodoList) -> Value {
+    let entry = |item: TodoItem| json!({ "content": item.content, "priority": "medium", "status": item.status });
+    let entries: Vec<Value> = list.items.into_iter().map(entry).collect();
+    json!({ "sessionUpdate": "plan", "entries": entries })
 }
 
 const REPLY: &str = "agent_message_chunk";
@@ -99,8 +106,10 @@ impl SessionUpdates {
             }
             AgentEvent::ToolExecutionUpdate { call, update } => self.progress(call, update),
             AgentEvent::ToolExecutionEnd { call, result, .. } => {
-                result.as_tool_result().map(|result| self.result(call, result))
+                let ended = result.as_tool_result().map(|result| self.result(call, result));
+                return ended.into_iter().chain(TodoList::written(result).map(plan)).collect();
             }
+            AgentEvent::Reset => Some(plan(TodoList::default())),
             _ => None,
         };
         update.into_iter().collect()
@@ -241,6 +250,7 @@ pub(super) fn tool_call(call: &CallId, name: &str, arguments: &Value, cwd: &Path
         "edit_file" | "write_file" => ("edit", "path"),
         "glob_files" | "search_files" => ("search", "pattern"),
         "execute_command" => ("execute", "command"),
+        "write_todos" => ("think", "path"),
         _ => ("other", "path"),
     };
     let title = match arguments[subject].as_str() {
@@ -368,6 +378,41 @@ mod tests {
             (&end[0]["status"], &end[0]["content"][0]["content"]["text"]),
             (&json!("failed"), &json!("No."))
         );
+    }
+
+    /// C527: A todo list is the client's plan; the next one, and a reset, replace it.
+    #[test]
+    fn a_todo_list_is_a_plan() {
+        let mut updates = SessionUpdates::new("/w");
+        let todos = json!([{ "content": "Read", "status": "completed" },
+            { "content": "Fix", "status": "in_progress" }]);
+        let arguments = json!({ "todos": todos });
+        let call = sent(&mut updates, &reply("", &[("c1", "write_todos", arguments.clone())]));
+        assert_eq!((&call[0]["kind"], &call[0]["title"]), (&json!("think"), &json!("write_todos")));
+        let ended = |status| {
+            let content = vec![Content::text("Written.")];
+            let result = ToolResult::new("c1", "write_todos", status, content);
+            let message = Message::new(MessageId(3), result.details(Arc::new(arguments.clone())));
+            AgentEvent::ToolExecutionEnd {
+                call: "c1".into(),
+                name: "write_todos".into(),
+                status,
+                is_error: status != ResultStatus::Ok,
+                result: Arc::new(message),
+            }
+        };
+        let end = sent(&mut updates, &ended(ResultStatus::Ok));
+        assert_eq!(end[0]["status"], "completed");
+        assert_eq!(
+            end[1],
+            json!({ "sessionUpdate": "plan", "entries": [
+                { "content": "Read", "priority": "medium", "status": "completed" },
+                { "content": "Fix", "priority": "medium", "status": "in_progress" },
+            ] })
+        );
+        assert_eq!(sent(&mut updates, &ended(ResultStatus::Error)).as_array().unwrap().len(), 1);
+        let reset = sent(&mut updates, &AgentEvent::Reset);
+        assert_eq!(reset, json!([{ "sessionUpdate": "plan", "entries": [] }]));
     }
 
     #[test]

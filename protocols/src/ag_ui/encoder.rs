@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loopwright_core::event::{AgentEvent, Envelope, ExternalAction, RunOutcome, RunStatus};
 use loopwright_core::message::{InputId, MessageKind, Usage};
-use loopwright_core::tool::ToolUpdate;
+use loopwright_core::tool::{TodoList, ToolUpdate};
 use serde_json::{Value, json};
 
 use super::event::{Event, Events, PROTOCOL_VERSION, content, token_usage};
@@ -16,13 +16,11 @@ use crate::encode::{Encode, Progress};
 use crate::failure::RunFailure;
 use crate::shown_runs::{ShownRuns, Visibility, is_of_sub_agent};
 
-/// The kind of custom event whose data is the agent's state.
-const STATE: &str = "state";
-
 /// An encoder of the events of a session, and of its sub-agents, as events of a run.
 ///
 /// A custom event of the kind `state` is sent as `STATE_SNAPSHOT` with its data. Other custom
-/// events are sent as `CUSTOM`. The arguments of a call are sent once the reply is complete.
+/// events are sent as `CUSTOM`. The model's todo list is an activity of the type `PLAN`. The
+/// arguments of a call are sent once the reply is complete.
 #[derive(Default)]
 pub struct Encoder {
     thread: Arc<str>,
@@ -62,9 +60,7 @@ impl Encoder {
             "type": "RUN_STARTED", "threadId": self.thread, "runId": self.run,
             "protocolVersion": PROTOCOL_VERSION,
         });
-        if let Some(metadata) = metadata.into() {
-            started["metadata"] = metadata;
-        }
+        metadata.into().into_iter().for_each(|metadata| started["metadata"] = metadata);
         self.agent.push(started, to);
     }
 
@@ -111,14 +107,18 @@ impl Encoder {
                 let tool_call_id = speaker.call_id(call);
                 self.tools.remove(&tool_call_id);
                 let parts = result.as_tool_result().map(|result| content(&result.content));
-                let result = json!({
+                let ended = json!({
                     "type": "TOOL_CALL_RESULT", "messageId": speaker.message_id(result.id),
                     "toolCallId": tool_call_id, "role": "tool",
                     "content": parts.unwrap_or_else(|| json!("")), "metadata": { "status": status },
                 });
-                speaker.push(result, to);
+                speaker.push(ended, to);
+                if let Some(list) = TodoList::written(result) {
+                    let id = speaker.call_id("todos");
+                    speaker.push(activity(&id, "PLAN", json!({ "todos": list })), to);
+                }
             }
-            AgentEvent::Custom { kind, data } if **kind == *STATE => {
+            AgentEvent::Custom { kind, data } if **kind == *"state" => {
                 speaker.push(json!({ "type": "STATE_SNAPSHOT", "snapshot": data }), to);
             }
             AgentEvent::Custom { kind, data } => speaker.push(custom(kind, json!(data)), to),
@@ -139,9 +139,8 @@ impl Encoder {
             let name = self.tools.get(&call).unwrap_or(&parent.call);
             let mut started =
                 json!({ "type": "SUBAGENT_STARTED", "name": name, "parentToolCallId": call });
-            if let Some(outer) = &outer.subagent {
-                started["parentSubagentRunId"] = json!(outer);
-            }
+            let outer = outer.subagent.iter();
+            outer.for_each(|outer| started["parentSubagentRunId"] = json!(outer));
             self.sub_agent_runs += 1;
             let id = format!("{session}.{}", self.sub_agent_runs).into();
             let speaker = Speaker::sub_agent(id, format!("{call}~"));
@@ -248,12 +247,17 @@ fn custom(name: &str, value: Value) -> Value {
     json!({ "type": "CUSTOM", "name": name, "value": value })
 }
 
+/// Returns a message beside the conversation, which replaces an earlier one with the same id.
+fn activity(id: &str, kind: &str, content: Value) -> Value {
+    let kind = ("ACTIVITY_SNAPSHOT", kind);
+    json!({ "type": kind.0, "messageId": id, "activityType": kind.1, "content": content })
+}
+
 fn tool_update(call: &str, update: &ToolUpdate) -> Value {
     match update {
-        ToolUpdate::Progress(progress) => json!({
-            "type": "ACTIVITY_SNAPSHOT", "messageId": format!("{call}-progress"),
-            "activityType": "progress", "content": progress,
-        }),
+        ToolUpdate::Progress(progress) => {
+            activity(&format!("{call}-progress"), "progress", json!(progress))
+        }
         ToolUpdate::Output(delta) => {
             custom("tool_output", json!({ "toolCallId": call, "delta": delta }))
         }

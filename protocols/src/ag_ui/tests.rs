@@ -1,13 +1,15 @@
 //! Tests of the encoder and of the decoder.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
-use loopwright_core::event::{Decision, InputEvent, Provided};
-use loopwright_core::message::RunId;
+use loopwright_core::event::{AgentEvent, Decision, InputEvent, Provided};
+use loopwright_core::message::{CallId, Message, MessageId, ResultStatus, RunId, ToolResult};
 use serde_json::{Value, json};
 
 use super::{Encoder, RunRequest};
 use crate::recorded::{encoded, events, types};
+use crate::testing::Run;
 use crate::{Awaited, DecodeError, Encode, ShownRuns};
 
 fn decode(body: Value) -> Result<RunRequest, DecodeError> {
@@ -92,6 +94,26 @@ fn sub_agents_have_their_own_messages_and_calls() {
     assert_eq!(call["toolCallId"], "c5~x");
     let last = own.last().unwrap();
     assert_eq!(last["outcome"], json!({ "type": "success" }));
+}
+
+/// C527: A todo list is an activity, which the next list replaces.
+#[test]
+fn a_todo_list_is_an_activity() {
+    let todos = json!([{ "content": "Fix", "status": "in_progress" }]);
+    let (call, name): (CallId, Arc<str>) = ("c".into(), "write_todos".into());
+    let result = ToolResult::new(call.clone(), name.clone(), ResultStatus::Ok, Vec::new());
+    let result = result.details(Arc::new(json!({ "todos": todos })));
+    let result = Arc::new(Message::new(MessageId(3), result));
+    let status = ResultStatus::Ok;
+    let ended = AgentEvent::ToolExecutionEnd { call, name, status, is_error: false, result };
+    let run = Run::new().event(ended.clone()).event(ended).end();
+    let (sent, _) = encoded(&mut encoder([Awaited::Request("i".into())]), &run.0);
+    let activities: Vec<_> =
+        sent.iter().filter(|event| event["type"] == "ACTIVITY_SNAPSHOT").collect();
+    assert_eq!((activities.len(), &activities[0]["messageId"]), (2, &json!("todos")));
+    assert_eq!(activities[0], activities[1]);
+    assert_eq!(activities[0]["activityType"], "PLAN");
+    assert_eq!(activities[0]["content"], json!({ "todos": todos }));
 }
 
 /// C364: Each way for a run to end has its event of the protocol.
