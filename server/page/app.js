@@ -6,6 +6,7 @@ import { PAGE_EVENTS, follow } from './events.js';
 import { acceptImages, putBack, takeImages } from './images.js';
 import { showMemory } from './memory.js';
 import { editSettings } from './settings.js';
+import { showTodos } from './todos.js';
 import { addressParameters } from './token.js';
 import { Conversation } from './view.js';
 
@@ -59,9 +60,7 @@ function open(id) {
   session = id;
   info = null;
   understood = [];
-  announced = '';
-  following = true;
-  stopping = false;
+  [announced, following, stopping] = ['', true, false];
   stream = id ? 'opening' : 'live';
   report('');
   document.body.classList.remove('nav');
@@ -122,6 +121,7 @@ const refreshSession = reading(async () => {
   if (!one || id !== session) return;
   info = one.session;
   understood = one.commands;
+  conversation.todos ??= one.todos;
   conversation.interrupted(one.interrupted ? info.run : null, one.held);
   const { title, run, changed, pending = [], settings } = info;
   const known = listed.find((other) => other.id === id);
@@ -249,12 +249,12 @@ function show() {
   document.title = `${actions.size ? '(?) ' : running ? '• ' : ''}${title} — loopwright`;
   byId('spent').textContent = spent();
   byId('compact').hidden = !session || kind !== 'ready';
-  byId('stop').hidden = !running;
-  byId('stop').disabled = stopping;
+  Object.assign(byId('stop'), { hidden: !running, disabled: stopping });
   byId('send').textContent = running ? 'Steer' : 'Send';
   byId('hint').textContent = running
     ? 'Enter steers · Alt+Enter sends when the run is done · Esc stops'
     : actions.size ? 'A message instead of a decision denies the pending actions' : hint();
+  showTodos(conversation.todos);
   const texts = (kind) => queue.filter((queued) => queued.queue === kind).map(({ text }) => text);
   const lines = [
     ...texts('steering').map((text) => ['Steers', text]),

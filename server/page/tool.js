@@ -4,6 +4,7 @@ import { agentOf, button, denial, emptyCard, row } from './card.js';
 import { MAX_CHARS, bounded, el, truncated, visible } from './dom.js';
 import { questionCard, questionOf } from './question.js';
 import { allows } from './terms.js';
+import { drawTodos, progress, writtenBy } from './todos.js';
 
 /** Maximum number of lines drawn of one text. */
 const MAX_LINES = 2_000;
@@ -152,6 +153,10 @@ export class ToolCall {
       this.out.append(diff(details.diff));
       this.details.open = this.name !== 'diff';
       this.state.textContent += ` · +${Number(details.added)} −${Number(details.removed)}`;
+    } else if (writtenBy(result)) {
+      this.args.replaceChildren();
+      this.label.textContent = progress(details.todos);
+      this.out.append(drawTodos(details.todos));
     } else {
       for (const part of result.content) this.out.append(part.type === 'image' ? image(part) : pre(plain(part.text ?? '')));
       if (details?.end && details.session) this.out.append(el('p', { class: 'note' }, `The sub-agent’s session is ${details.session}.`));

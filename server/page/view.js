@@ -2,6 +2,7 @@
 
 import { debounced, el, short } from './dom.js';
 import { Markdown } from './markdown.js';
+import { writtenBy } from './todos.js';
 import { ToolCall, image } from './tool.js';
 
 /** Milliseconds for which deltas are collected before they are drawn. */
@@ -150,6 +151,8 @@ export class Conversation {
     this.interruption = null; // the notice that a crash has interrupted the run
     this.compacting = false; // whether the run only compacts
     this.queue = []; // { input, queue, text } of steers and follow-ups
+    this.todos = undefined; // the model's todo list, once it is known
+    this.todoCall = null; // the call that wrote it
     this.first = null; // the number of the first event shown
   }
 
@@ -268,7 +271,15 @@ export class Conversation {
 
   tool_execution_end({ call, name, result, time }) {
     this.call(call, name).end(result, time);
+    this.written(this.calls.get(call), writtenBy(result));
     for (const id of this.actions.keys()) if (id === call || id.startsWith(`${call}~`)) this.actions.delete(id);
+  }
+
+  /** Shows the list that a call has written instead of the earlier one. */
+  written(call, todos) {
+    if (!todos) return;
+    if (this.todoCall && this.todoCall !== call) this.todoCall.node.hidden = true;
+    [this.todos, this.todoCall] = [todos, call];
   }
 
   /** Returns the call whose sub-agent needs this decision, if there is one. */
@@ -318,7 +329,7 @@ export class Conversation {
   reset() {
     const { run } = this;
     this.clear();
-    this.run = run;
+    [this.run, this.todos] = [run, []];
     this.notice('The conversation was reset.');
   }
 

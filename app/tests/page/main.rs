@@ -21,6 +21,7 @@ mod settings;
 mod stored_sessions;
 mod sub_agents;
 mod tabs;
+mod todos;
 mod untrusted_text;
 mod usage;
 

@@ -12,6 +12,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use loopwright_core::event::{Input, InputEvent, QueueKind, QueuedText};
 use loopwright_core::log::SessionLog;
+use loopwright_core::tool::TodoList;
 use loopwright_host::{SessionSettings, SettingsChange};
 
 pub(crate) use self::actions::{ActionPreview, Actions, DecisionBody};
@@ -88,6 +89,7 @@ async fn status_of(server: &Server, id: &str) -> Result<SessionStatus, ApiError>
                 steering: texts(state.steering_queue),
                 follow_up: texts(state.follow_up_queue),
             },
+            todos: TodoList::of(&state.messages),
         });
     }
     let log = SessionLog::of(&shared.store.read(id, 0).await?);
@@ -99,7 +101,8 @@ async fn status_of(server: &Server, id: &str) -> Result<SessionStatus, ApiError>
         Queue { steering: texts(QueueKind::Steering), follow_up: texts(QueueKind::FollowUp) };
     let running = log.run().is_some() && shared.live.is_running(id).await?;
     let interrupted = log.run().is_some() && !running;
-    Ok(SessionStatus { session, setup, commands, running, interrupted, held, queue })
+    let todos = TodoList::of(&log.messages());
+    Ok(SessionStatus { session, setup, commands, running, interrupted, held, queue, todos })
 }
 
 async fn change(

@@ -40,6 +40,7 @@ mod sessions;
 mod settings;
 mod sub_agents;
 mod system_prompts;
+mod todos;
 mod traces;
 mod two_servers;
 mod waiting;

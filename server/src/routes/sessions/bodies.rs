@@ -7,6 +7,7 @@ use loopwright_core::compaction::Compaction;
 use loopwright_core::event::{AbortRequest, Input, InputEvent, Prompt, Urgency};
 use loopwright_core::log::SessionInfo;
 use loopwright_core::message::{CallId, Content, InputId, MessageId, RunId, UserMessage};
+use loopwright_core::tool::TodoList;
 use loopwright_host::{Agents, SessionSettings};
 use loopwright_protocols::NOT_BLANK;
 use schemars::JsonSchema;
@@ -87,6 +88,8 @@ pub(crate) struct SessionStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) held: Option<String>,
     pub(crate) queue: Queue,
+    /// The model's todo list; empty if it keeps none.
+    pub(crate) todos: TodoList,
 }
 
 /// The texts of queued messages.
