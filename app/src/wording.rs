@@ -4,7 +4,10 @@ use loopwright_core::compaction::Compaction;
 use loopwright_core::event::{ExternalAction, RunOutcome, RunStatus};
 use loopwright_core::limits::{Limit, Resource};
 use loopwright_core::model::RetryNotice;
+use loopwright_core::tool::{TodoList, TodoStatus};
 use loopwright_patterns::GoalEnd;
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::terms;
 
@@ -94,6 +97,21 @@ pub(crate) fn goal(end: &GoalEnd) -> String {
     format!("The goal is{not} reached after {rounds}.")
 }
 
+/// Describes the todo list in the arguments of a call by what is done and the work in progress.
+/// Returns `None` if they have no such list.
+pub(crate) fn todos(arguments: &Value) -> Option<String> {
+    let list = TodoList::deserialize(arguments.get("todos")?).ok()?;
+    let done = match list.items.len() {
+        0 => "empty".into(),
+        count => format!("{} of {count} done", list.completed()),
+    };
+    let working = list.items.iter().find(|item| item.status == TodoStatus::InProgress);
+    Some(match working {
+        Some(item) => format!("{done}: {}", item.content),
+        None => done,
+    })
+}
+
 /// Describes a request that will be sent again after this many seconds.
 pub(crate) fn retry(notice: &RetryNotice, seconds: u64) -> String {
     let RetryNotice { attempt, max_attempts, reason, .. } = notice;
@@ -163,7 +181,7 @@ mod tests {
     use std::sync::Arc;
 
     use loopwright_core::tool::ActionRequest;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -191,6 +209,23 @@ mod tests {
         ] {
             assert_eq!(waiting(&actions).as_deref(), expected);
         }
+    }
+
+    #[test]
+    fn a_todo_list_is_described_by_its_progress() {
+        let item = |status: &str| json!({ "content": "Fix it", "status": status });
+        for (todos, expected) in [
+            (
+                json!([item("completed"), item("in_progress"), item("pending")]),
+                "1 of 3 done: Fix it",
+            ),
+            (json!([item("completed")]), "1 of 1 done"),
+            (json!([]), "empty"),
+        ] {
+            assert_eq!(super::todos(&json!({ "todos": todos })).as_deref(), Some(expected));
+        }
+        assert_eq!(todos(&json!({ "todos": "all" })), None);
+        assert_eq!(todos(&json!({})), None);
     }
 
     #[test]

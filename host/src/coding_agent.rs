@@ -18,7 +18,7 @@ use loopwright_core::limits::{Limits, LoopGuard, WrapUp};
 use loopwright_core::session::Call;
 #[cfg(feature = "long-term")]
 use loopwright_core::tool::Approval;
-use loopwright_core::tool::{AskUser, Toolbox, ToolboxError};
+use loopwright_core::tool::{AskUser, Todo, Toolbox, ToolboxError};
 use loopwright_memory::SummaryCompaction;
 #[cfg(feature = "long-term")]
 use loopwright_memory::long_term::{DISTIL_COMMAND, Distil, LongTerm};
@@ -303,6 +303,9 @@ impl CodingAgent {
         let mut tools = coding_tools_with(workspace, settings.commands(&self.commands));
         if setup.has_user() && !settings.no_questions.unwrap_or_default() {
             tools = tools.with(AskUser::new()).map_err(failed)?;
+        }
+        if setup.has_user() && settings.todos.unwrap_or(true) {
+            tools = tools.with(Todo::new()).map_err(failed)?;
         }
         #[cfg(feature = "long-term")]
         if let Some(memory) = self.memory(setup) {

@@ -3,7 +3,7 @@
 use std::io;
 
 use loopwright_core::message::Content;
-use loopwright_core::tool::{AskUser, Effect, Toolbox};
+use loopwright_core::tool::{AskUser, Effect, Todo, Toolbox};
 use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput};
 use loopwright_tools::{Commands, coding_tools_with};
 use serde_json::{Value, json};
@@ -46,7 +46,8 @@ fn toolbox(given: &Flags<FILES>, config: &Config) -> Result<Toolbox, StartError>
     let settings = config.files(given)?;
     let commands = settings.commands(&Commands::new());
     let tools = coding_tools_with(settings.workspace()?, commands);
-    tools.with(AskUser::new()).map_err(|why| StartError(format!("The tools: {why}.")))
+    let tools = tools.with(AskUser::new()).and_then(|tools| tools.with(Todo::new()));
+    tools.map_err(|why| StartError(format!("The tools: {why}.")))
 }
 
 fn list(tools: &Toolbox, json: bool) -> io::Result<u8> {

@@ -300,6 +300,7 @@ mod tests {
             "max_turns",
             "wrap_up",
             "loop_guard",
+            "todos",
             "guard",
         ];
         assert_eq!(allowed, known, "consider the risk before projects may set more");

@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal};
 use loopwright_core::event::{Role, RunOutcome};
 use loopwright_core::message::ResultStatus;
 use loopwright_core::model::Update;
+use loopwright_core::tool::TodoList;
 use loopwright_core::{AgentEvent, Environment as _, Message, SystemEnvironment};
 use loopwright_patterns::GoalEnd;
 
@@ -78,16 +79,17 @@ impl Printer {
                 }
             }
             AgentEvent::ToolExecutionStart { name, arguments, .. } => {
-                let arguments = arguments.to_string();
                 let is_verbose = self.verbosity == Verbosity::Verbose;
-                let arguments =
-                    if is_verbose { Cow::from(&arguments) } else { shortened(&arguments) };
-                self.note_line(&format!("→ {name} {arguments}"))?;
+                let text = if is_verbose { None } else { wording::todos(arguments) };
+                let text = text.unwrap_or_else(|| arguments.to_string());
+                let text = if is_verbose { Cow::from(&text) } else { shortened(&text) };
+                self.note_line(&format!("→ {name} {text}"))?;
             }
             AgentEvent::ToolExecutionEnd { name, status, result, .. } => {
-                let text = match self.verbosity {
-                    Verbosity::Verbose => whole_result(name, *status, result),
-                    _ => result_line(name, *status, result),
+                let text = match (TodoList::written(result), self.verbosity) {
+                    (Some(list), _) => format!("✓ {name}:{}", indented(&list.to_string())),
+                    (None, Verbosity::Verbose) => whole_result(name, *status, result),
+                    (None, _) => result_line(name, *status, result),
                 };
                 self.note_line(&text)?;
             }
@@ -194,9 +196,12 @@ fn result_line(name: &str, status: ResultStatus, result: &Message) -> String {
 
 fn whole_result(name: &str, status: ResultStatus, result: &Message) -> String {
     let mark = if status == ResultStatus::Ok { '✓' } else { '✗' };
-    let text = result.text();
-    let lines = text.trim_end().lines().map(|line| format!("\n  {line}"));
-    format!("{mark} {name}:{}", lines.collect::<String>())
+    format!("{mark} {name}:{}", indented(&result.text()))
+}
+
+/// Returns each line of the text on a line of its own, indented.
+fn indented(text: &str) -> String {
+    text.trim_end().lines().map(|line| format!("\n  {line}")).collect()
 }
 
 /// Returns the tokens since the user's last request, and their cost where prices are known.

@@ -10,6 +10,7 @@ mod flow;
 mod highlight;
 mod markdown;
 mod theme;
+mod todos;
 mod tool;
 
 pub(crate) use self::diff::diff;
@@ -19,6 +20,7 @@ pub(crate) use self::highlight::load;
 pub(crate) use self::highlight::{languages, warm_up};
 pub(crate) use self::markdown::Markdown;
 pub(crate) use self::theme::Theme;
+pub(crate) use self::todos::todos;
 pub(crate) use self::tool::{ToolPhase, ToolView, arguments, tool};
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod screens;
 mod sizes;
 mod states;
 mod sub_agents;
+mod todos;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -33,6 +33,7 @@ mod sessions;
 mod shell;
 mod sub_agents;
 mod terminal;
+mod todos;
 mod tools;
 mod until;
 

@@ -440,7 +440,8 @@ fn the_tools_of_an_agent_are_served_by_its_rules() {
     let tool = |name: &str| all.iter().find(|tool| tool["name"] == name).unwrap();
     assert_eq!(tool("read_file")["annotations"]["readOnlyHint"], true);
     assert_eq!(tool("write_file")["annotations"]["readOnlyHint"], false);
-    assert!(!all.iter().any(|tool| tool["name"] == "ask_user" || tool["name"] == "coding"));
+    let of_sessions = ["ask_user", "write_todos", "coding"];
+    assert!(!all.iter().any(|tool| of_sessions.iter().any(|name| tool["name"] == *name)));
     let read = client.call_tool("read_file", json!({ "path": "Cargo.toml" }));
     assert!(text(&read).contains("Counts sheep") && read["isError"] == false, "{read}");
     let missing = client.call_tool("read_file", json!({ "path": "none" }));

@@ -50,6 +50,7 @@ fn a_local_server_needs_no_key_and_receives_the_flags() {
         "read_file",
         "search_files",
         "write_file",
+        "write_todos",
     ];
     assert_eq!(tools, all);
     request.say("Hi.");

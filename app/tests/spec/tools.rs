@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use crate::BIN;
 
-const TOOLS: [&str; 9] = [
+const TOOLS: [&str; 10] = [
     "ask_user",
+    "write_todos",
     "read_file",
     "write_file",
     "edit_file",

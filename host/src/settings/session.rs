@@ -239,6 +239,13 @@ settings! {
     loop_guard: Option<bool> =
         switch().default("`true` by default").changeable().scope(SettingScope::Coding);
 
+    /// Let the model keep a todo list, which you see while it works.
+    ///
+    /// The model writes it with the tool write_todos, for work of several steps. `false` leaves the
+    /// tool out.
+    todos: Option<bool> =
+        switch().default("`true` by default").changeable().scope(SettingScope::Coding);
+
     /// The maximum number of turns for the whole session.
     #[serde(alias = "max_session_turns", deserialize_with = "count")]
     #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]

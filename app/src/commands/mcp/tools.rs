@@ -34,8 +34,9 @@ impl AgentTools {
     /// Returns the tools of the agent that the options name, by default of the first one.
     pub(super) async fn of(args: McpArgs, config: &Config) -> Result<Self, StartError> {
         let mut settings = config.resolve(args.options)?;
-        // The client's own model asks its user. An agent without this setting has no questions.
-        settings.active.no_questions = Some(true);
+        // The client's own model asks its user and keeps its list. An agent without these settings
+        // has neither tool.
+        (settings.active.no_questions, settings.active.todos) = (Some(true), Some(false));
         if settings.active.model.is_none() {
             (settings.active.model, settings.active.base_url) = (Some(NO_MODEL.to_owned()), None);
         }

@@ -10,8 +10,10 @@ mod tests;
 use std::time::Duration;
 
 use loopwright_core::message::{Content, ResultStatus, ToolResult};
+use loopwright_core::tool::TodoList;
 use ratatui::style::Style;
 use ratatui::text::Line;
+use serde::Deserialize;
 use serde_json::Value;
 
 pub(crate) use self::arguments::arguments;
@@ -19,6 +21,7 @@ use self::terminal::without_escapes;
 use super::diff::diff;
 use super::flow::{Fragment, columns, shorten, wrap};
 use super::theme::Theme;
+use super::todos::todos;
 use crate::wording::time;
 
 /// Maximum number of lines of a running tool's output.
@@ -161,6 +164,11 @@ fn details<'a>(call: &ToolView<'a>) -> Option<&'a Value> {
     call.result.and_then(|result| result.details.as_deref())
 }
 
+/// Returns the todo list that the call wrote.
+fn written(call: &ToolView<'_>) -> Option<TodoList> {
+    TodoList::deserialize(details(call)?.get("todos")?).ok()
+}
+
 fn body(call: &ToolView<'_>, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let ToolPhase::Done(status) = call.phase else {
         let tail = &call.tail[call.tail.len().saturating_sub(MAX_TAIL_LINES)..];
@@ -171,6 +179,10 @@ fn body(call: &ToolView<'_>, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let Some(result) = call.result else {
         return Vec::new();
     };
+    if let Some(list) = written(call) {
+        // The header says how many are done.
+        return if call.open { todos(&list, usize::MAX, width, theme) } else { Vec::new() };
+    }
     let text = text(result);
     let bad = match status {
         ResultStatus::Ok => None,

@@ -123,6 +123,8 @@ pub(crate) struct ToolEntry {
     /// The times at which it started and ended, in milliseconds.
     pub(crate) began: Option<u64>,
     pub(crate) ended: Option<u64>,
+    /// `true` if a later call shows what this one did.
+    pub(crate) is_hidden: bool,
 }
 
 impl ToolEntry {
@@ -141,6 +143,7 @@ impl ToolEntry {
             result: None,
             began: None,
             ended: None,
+            is_hidden: false,
         }
     }
 
@@ -186,7 +189,12 @@ impl ToolEntry {
 impl Entry {
     /// Returns whether the block can be folded.
     pub(crate) fn folds(&self) -> bool {
-        matches!(self.kind, Kind::Thinking(_) | Kind::Tool(_))
+        matches!(self.kind, Kind::Thinking(_) | Kind::Tool(_)) && !self.is_hidden()
+    }
+
+    /// Returns whether the block takes no place on the screen.
+    pub(crate) fn is_hidden(&self) -> bool {
+        matches!(&self.kind, Kind::Tool(tool) if tool.is_hidden)
     }
 
     /// Records a change of the content.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use loopwright_core::event::{Decision, Envelope, ExternalAction, IncompleteReply};
 use loopwright_core::message::{CallId, ContentPart, MessageId, MessageKind, StopReason};
 use loopwright_core::model::Update;
-use loopwright_core::tool::ToolUpdate;
+use loopwright_core::tool::{TodoList, ToolUpdate};
 use loopwright_core::{AgentEvent, Message};
 
 use self::streaming::Streaming;
@@ -29,6 +29,8 @@ pub(crate) struct Transcript {
     calls: HashMap<CallId, usize>,
     /// The running calls, in the order in which they started.
     running: Vec<(CallId, Arc<str>)>,
+    /// The model's todo list, with the call that wrote it and the number of the result.
+    todos: Option<(MessageId, CallId, TodoList)>,
     streaming: Streaming,
 }
 
@@ -106,6 +108,11 @@ impl Transcript {
         self.entries.push(None, Kind::Notice(tone, text.into()));
     }
 
+    /// Returns the model's todo list, if it has items that are not completed.
+    pub(crate) fn open_todos(&self) -> Option<&TodoList> {
+        self.todos.as_ref().map(|(_, _, list)| list).filter(|list| list.is_open())
+    }
+
     /// Returns the tool of the running call that started last.
     pub(crate) fn running(&self) -> Option<&Arc<str>> {
         self.running.last().map(|(_, name)| name)
@@ -176,7 +183,10 @@ impl Transcript {
                 }
             }
             AgentEvent::Compaction(done) => self.notice(Tone::Quiet, wording::compaction(done)),
-            AgentEvent::Reset => self.notice(Tone::Quiet, "The conversation was reset."),
+            AgentEvent::Reset => {
+                self.todos = None;
+                self.notice(Tone::Quiet, "The conversation was reset.");
+            }
             _ => {}
         }
     }
@@ -287,6 +297,30 @@ impl Transcript {
             tool.progress = None;
             tool.awaits = Vec::new();
         });
+        if let Some(list) = TodoList::written(result) {
+            self.todos_written(result.id, call, list);
+        }
+    }
+
+    /// Shows a new todo list instead of the earlier one. Of two, the one whose result came last
+    /// counts.
+    fn todos_written(&mut self, result: MessageId, call: &CallId, list: TodoList) {
+        if self.todos.as_ref().is_some_and(|(newest, _, _)| *newest > result) {
+            return self.hide(call);
+        }
+        if let Some((_, earlier, _)) = self.todos.replace((result, call.clone(), list))
+            && earlier != *call
+        {
+            self.hide(&earlier);
+        }
+    }
+
+    /// Hides the block of a call.
+    fn hide(&mut self, call: &CallId) {
+        let entry = self.calls.get(call).and_then(|at| self.entries.get_mut(*at));
+        if let Some(Entry { kind: Kind::Tool(tool), .. }) = entry {
+            tool.is_hidden = true;
+        }
     }
 
     /// Returns the call whose sub-agent needs this decision, or `None` if the call is not a

@@ -1,9 +1,9 @@
-//! The lines above the prompt: the current activity and the queued messages.
+//! The lines above the prompt: the current activity, the todo list and the queued messages.
 
 use loopwright_core::event::QueueKind;
 use ratatui::text::{Line, Span};
 
-use crate::tui::paint::{Theme, wrap};
+use crate::tui::paint::{Theme, todos, wrap};
 use crate::tui::state::{Activity, Run, State};
 use crate::wording::{retry, time, waiting};
 
@@ -12,11 +12,19 @@ const SPINNER_FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "�
 const HINTS: [&str; 2] = [" · Esc interrupts", " · Esc"];
 /// Maximum number of queued messages that are shown.
 const MAX_QUEUED_LINES: usize = 4;
+/// Maximum number of items of the todo list that are shown.
+const MAX_TODO_LINES: usize = 6;
 
 /// Returns the lines, the first one empty.
 pub(super) fn lines(state: &State, theme: &Theme, width: u16) -> Vec<Line<'static>> {
     let mut lines = vec![Line::default()];
     lines.extend(working(state, theme, width));
+    if let Some(list) = state.transcript.open_todos().filter(|_| !state.dialog.is_open()) {
+        for mut line in todos(list, MAX_TODO_LINES, width.saturating_sub(4).max(1), theme) {
+            line.spans.insert(0, Span::raw("  "));
+            lines.push(line);
+        }
+    }
     let next = state.queues.texts(QueueKind::Steering).map(|text| ("next", text));
     let later = state.queues.texts(QueueKind::FollowUp).map(|text| ("later", text));
     let queued: Vec<(&str, &str)> = next.chain(later).collect();

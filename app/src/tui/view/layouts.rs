@@ -97,6 +97,9 @@ impl Layouts {
         state: &State,
         theme: &Theme,
     ) -> &[Line<'static>] {
+        if entry.is_hidden() {
+            return &[];
+        }
         let open = entry.open.unwrap_or(if matches!(entry.kind, Kind::Tool(_)) {
             state.open_results
         } else {

@@ -210,9 +210,11 @@ impl TranscriptView {
     }
 }
 
-/// Returns the number of empty lines above a block: none between consecutive calls.
+/// Returns the number of empty lines above a block: none between consecutive calls, nor above a
+/// block that is hidden.
 fn gap(entries: &[Entry], at: usize) -> usize {
-    let is_tool =
-        |at: usize| entries.get(at).is_some_and(|entry| matches!(entry.kind, Kind::Tool(_)));
-    usize::from(at > 0 && !(is_tool(at) && is_tool(at - 1)))
+    let is_tool = |entry: &Entry| matches!(entry.kind, Kind::Tool(_));
+    let Some(entry) = entries.get(at).filter(|entry| !entry.is_hidden()) else { return 0 };
+    let before = entries[..at].iter().rev().find(|entry| !entry.is_hidden());
+    before.map_or(0, |before| usize::from(!(is_tool(entry) && is_tool(before))))
 }

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::wording;
+
 /// Names of arguments, most informative first.
 const HEADLINE_ARGUMENTS: &[&str] = &[
     "command",
@@ -32,6 +34,9 @@ pub(super) fn complete(tool: &str, arguments: &Value) -> String {
     let Some((name, headline)) =
         HEADLINE_ARGUMENTS.iter().find_map(|name| Some((*name, text(name)?)))
     else {
+        if let Some(list) = wording::todos(arguments) {
+            return list;
+        }
         return match arguments {
             Value::Object(none) if none.is_empty() => String::new(),
             Value::Null => String::new(),
