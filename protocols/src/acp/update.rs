@@ -56,7 +56,11 @@ fn part(kind: &str, message: MessageId, text: &str) -> Option<Value> {
 
 /// Returns the model's todo list, which replaces the client's plan.
 fn plan(list: TodoList) -> Value {
-    let entry = |item: TodoItem| json!({ "content": item.content, "priority": "medium", "status": item.status });
+    let entry = |item: TodoItem| {
+        let mut entry = json!(item);
+        entry["priority"] = "medium".into(); // the protocol requires one
+        entry
+    };
     let entries: Vec<Value> = list.items.into_iter().map(entry).collect();
     json!({ "sessionUpdate": "plan", "entries": entries })
 }

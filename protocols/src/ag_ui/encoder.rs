@@ -198,8 +198,8 @@ impl Encode for Encoder {
     }
 
     fn restate(&mut self, events: &[Envelope], to: &mut Events) {
-        let messages = messages(events);
-        self.agent.push(json!({ "type": "MESSAGES_SNAPSHOT", "messages": messages }), to);
+        let messages = json!({ "type": "MESSAGES_SNAPSHOT", "messages": messages(events) });
+        self.agent.push(messages, to);
     }
 
     fn finish(&mut self, pending: &[ExternalAction], to: &mut Events) {
@@ -248,16 +248,13 @@ fn custom(name: &str, value: Value) -> Value {
 }
 
 /// Returns a message beside the conversation, which replaces an earlier one with the same id.
-fn activity(id: &str, kind: &str, content: Value) -> Value {
-    let kind = ("ACTIVITY_SNAPSHOT", kind);
-    json!({ "type": kind.0, "messageId": id, "activityType": kind.1, "content": content })
+fn activity(id: &str, of: &str, content: Value) -> Value {
+    json!({ "type": "ACTIVITY_SNAPSHOT", "messageId": id, "activityType": of, "content": content })
 }
 
 fn tool_update(call: &str, update: &ToolUpdate) -> Value {
     match update {
-        ToolUpdate::Progress(progress) => {
-            activity(&format!("{call}-progress"), "progress", json!(progress))
-        }
+        ToolUpdate::Progress(it) => activity(&format!("{call}-progress"), "progress", json!(it)),
         ToolUpdate::Output(delta) => {
             custom("tool_output", json!({ "toolCallId": call, "delta": delta }))
         }
