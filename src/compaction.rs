@@ -326,7 +326,7 @@ impl Message {
             MessageKind::User(user) => content_tokens(&user.content),
             MessageKind::Assistant(reply) => reply_tokens(reply),
             MessageKind::ToolResult(result) => content_tokens(&result.content),
-            MessageKind::Custom(_) => 0,
+            MessageKind::Custom(_) | MessageKind::Detached(_) => 0,
         };
         TOKENS_PER_MESSAGE + content
     }

@@ -121,9 +121,9 @@ pub enum StepError {
         /// The call, question or request that already has the key.
         by: Arc<str>,
     },
-    /// A request with a key, or one of several requests, is not detached.
+    /// A request that has a key, is shown, or is one of several requests is not detached.
     #[error(
-        "only detached requests can have a key or be sent together: build them with \
+        "only detached requests can have a key, be shown or be sent together: build them with \
          `Ask::detached`"
     )]
     NotDetached,

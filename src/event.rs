@@ -118,9 +118,21 @@ pub enum AgentEvent {
         #[serde(flatten)]
         update: Update,
     },
+    /// A detached reply that is [shown](crate::Ask::shown) changed. Several can stream at once.
+    /// There is no start: the first update of a number begins a reply. It ends with `message_end`,
+    /// or is withdrawn.
+    DetachedUpdate {
+        /// The number of the message.
+        message_id: MessageId,
+        /// The pattern's name for who speaks.
+        speaker: Arc<str>,
+        /// The change of the message.
+        #[serde(flatten)]
+        update: Update,
+    },
     /// A request to the model failed and will be sent again after a delay.
     Retry(Arc<RetryNotice>),
-    /// A message was added to the conversation.
+    /// A message was added to the conversation, or a detached reply to the history.
     MessageEnd {
         /// The whole message.
         message: Arc<Message>,
@@ -219,6 +231,7 @@ impl AgentEvent {
             AgentEvent::TurnStart { .. } => "turn_start",
             AgentEvent::MessageStart { .. } => "message_start",
             AgentEvent::MessageUpdate { .. } => "message_update",
+            AgentEvent::DetachedUpdate { .. } => "detached_update",
             AgentEvent::Retry(_) => "retry",
             AgentEvent::MessageEnd { .. } => "message_end",
             AgentEvent::ToolExecutionStart { .. } => "tool_execution_start",
@@ -270,6 +283,8 @@ pub enum Role {
     ToolResult,
     /// A message of the application.
     Custom,
+    /// A reply to a detached request that is shown.
+    Detached,
 }
 
 impl Message {
@@ -281,6 +296,7 @@ impl Message {
             MessageKind::Assistant(_) => Role::Assistant,
             MessageKind::ToolResult(_) => Role::ToolResult,
             MessageKind::Custom(_) => Role::Custom,
+            MessageKind::Detached(_) => Role::Detached,
         }
     }
 }
@@ -295,7 +311,7 @@ mod tests {
     use crate::message::{Usage, UserMessage};
 
     /// Returns one event of each kind.
-    fn all() -> [AgentEvent; 19] {
+    fn all() -> [AgentEvent; 20] {
         let message = || Arc::new(Message::new(MessageId(1), UserMessage::from("Hello")));
         let failed = ModelError::new(ModelErrorKind::Overloaded, "Busy.");
         let retry = RetryNotice::new(2, 10, Duration::from_secs(1), &failed);
@@ -311,6 +327,7 @@ mod tests {
             limit: None,
             wakes_at: None,
             turns: 1,
+            requests: 2,
             usage: Usage::default(),
             cost: 0.5,
             value: Some(Arc::new(serde_json::json!({ "n": 1 }))),
@@ -337,6 +354,11 @@ mod tests {
             AgentEvent::TurnStart { turn: 1 },
             AgentEvent::MessageStart { message_id, role: Role::User },
             AgentEvent::MessageUpdate { message_id, update: Update::Withdrawn },
+            AgentEvent::DetachedUpdate {
+                message_id,
+                speaker: "s".into(),
+                update: Update::Withdrawn,
+            },
             AgentEvent::Retry(Arc::new(retry)),
             AgentEvent::MessageEnd { message: message() },
             AgentEvent::ToolExecutionStart {

@@ -53,6 +53,9 @@ pub enum MessageKind {
     /// A message of the application. It is kept in the history, and sent to a model only if
     /// `convert_to_llm` turns it into another kind.
     Custom(CustomMessage),
+    /// A reply to a detached request that is [shown](crate::Ask::shown). It is kept in the history,
+    /// and is not part of the conversation: no model, hook or summary gets it.
+    Detached(DetachedMessage),
 }
 
 impl Message {
@@ -80,6 +83,7 @@ impl Message {
             MessageKind::User(m) => join_text(&m.content),
             MessageKind::Assistant(m) => m.text(),
             MessageKind::ToolResult(m) => m.text(),
+            MessageKind::Detached(m) => m.reply.text(),
             MessageKind::Custom(_) => String::new(),
         }
     }
@@ -116,11 +120,16 @@ impl Message {
         if let MessageKind::ToolResult(m) = &self.body { Some(m) } else { None }
     }
 
+    /// Returns whether the message is a detached reply, which is not part of the conversation.
+    pub fn is_detached(&self) -> bool {
+        matches!(self.body, MessageKind::Detached(_))
+    }
+
     /// Returns whether requests contain the message by default. Messages of the application, failed
     /// replies, and aborted replies without text are left out.
     pub fn is_for_model(&self) -> bool {
         match &self.body {
-            MessageKind::Custom(_) => false,
+            MessageKind::Custom(_) | MessageKind::Detached(_) => false,
             MessageKind::Assistant(m) => match m.stop {
                 StopReason::Error => false,
                 StopReason::Aborted => m.has_text() && m.calls().next().is_none(),
@@ -302,6 +311,24 @@ impl CustomMessage {
     }
 }
 
+/// A reply to a detached request that is [shown](crate::Ask::shown).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct DetachedMessage {
+    /// The pattern's name for who speaks, such as `critic`.
+    pub speaker: Arc<str>,
+    /// The reply. Its calls do not run.
+    #[serde(flatten)]
+    pub reply: AssistantMessage,
+}
+
+impl DetachedMessage {
+    /// Builds the shown form of a reply.
+    pub fn new(speaker: impl Into<Arc<str>>, reply: AssistantMessage) -> Self {
+        DetachedMessage { speaker: speaker.into(), reply }
+    }
+}
+
 macro_rules! body_from {
     ($($variant:ident: $type:ty),*) => {$(
         impl From<$type> for MessageKind {
@@ -315,5 +342,6 @@ body_from!(
     User: UserMessage,
     Assistant: AssistantMessage,
     ToolResult: ToolResult,
-    Custom: CustomMessage
+    Custom: CustomMessage,
+    Detached: DetachedMessage
 );

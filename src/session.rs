@@ -9,6 +9,7 @@
 //! - `Children`: the working sub-agents.
 //! - `StreamingReply`: the reply in progress.
 //! - `InFlight`: the usage of requests in progress.
+//! - `ShownReplies`: the detached replies in progress that are shown.
 //! - `CompactionState`: the state of compactions.
 
 pub(crate) mod budget_part;
@@ -78,6 +79,7 @@ use crate::session::journal::Journal;
 use crate::session::request::compaction_state::CompactionState;
 use crate::session::request::in_flight::InFlight;
 use crate::session::request::reply::StreamingReply;
+use crate::session::request::shown::ShownReplies;
 use crate::session::snapshot::snapshot;
 use crate::session::state::Examined;
 use crate::session::sub_agents::children::Children;
@@ -93,6 +95,7 @@ pub(crate) struct Session {
     pub(crate) tree: Tree,
     pub(crate) reply: StreamingReply,
     pub(crate) in_flight: InFlight,
+    pub(crate) shown: ShownReplies,
     pub(crate) compaction: CompactionState,
     pub(crate) config: Arc<Config>,
     pub(crate) id: Arc<str>,
@@ -130,6 +133,7 @@ impl Session {
             tree: Tree::default(),
             reply: StreamingReply::default(),
             in_flight: InFlight::default(),
+            shown: ShownReplies::default(),
             compaction: CompactionState::default(),
             config,
             id,
@@ -442,6 +446,7 @@ impl Session {
             let now = self.config.environment.now();
             events.extend(self.reply.retry(now).map(AgentEvent::Retry));
         }
+        events.extend(self.shown.updates_so_far());
         events.extend(self.executor.updates_so_far());
         events.extend(self.children.updates_so_far());
         events

@@ -46,8 +46,8 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let agent = GenericAgent::builder(model.clone(), pattern).tool(price).build()?;
     let outcome = agent.session().await?.prompt("What does the lamp cost?").await?;
 
-    println!("{} requests: {}", outcome.turns, outcome.text);
-    assert_eq!(outcome.turns, 4);
+    println!("{} requests: {}", outcome.requests, outcome.text);
+    assert_eq!(outcome.requests, 4);
     assert!(outcome.text.ends_with("not all shops were checked."));
     Ok(())
 }

@@ -63,7 +63,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
 
     let agent = GenericAgent::builder(model, graph).build()?;
     let outcome = agent.session().await?.prompt("How long are the notice periods?").await?;
-    println!("{} {} requests, ${:.3}", outcome.text, outcome.turns, outcome.cost);
-    assert_eq!((outcome.turns, &*outcome.text), (17, "1 to 16 months. Notes on 16 of 20"));
+    println!("{} {} requests, ${:.3}", outcome.text, outcome.requests, outcome.cost);
+    assert_eq!((outcome.requests, &*outcome.text), (17, "1 to 16 months. Notes on 16 of 20"));
     Ok(())
 }

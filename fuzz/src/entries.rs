@@ -392,6 +392,7 @@ impl Source<'_> {
                 cost: self.maybe(|source| source.one_of(&COSTS)),
                 key: self.maybe(|source| source.one_of(&TEXTS).into()),
                 request_digest: self.maybe(|source| source.one_of(&TEXTS).into()),
+                speaker: self.maybe(|source| source.one_of(&TEXTS).into()),
             },
             14 => self.compacted(),
             15 => LogEntry::Remembered { message: self.message(Self::user) },

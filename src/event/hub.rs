@@ -413,13 +413,13 @@ fn merge(unread: &mut VecDeque<Arc<Envelope>>, new: &AgentEvent) -> Option<isize
 
 /// Returns the bytes of text that only this event holds. Text shared with the log is not counted.
 pub(crate) fn text_bytes(event: &AgentEvent) -> usize {
-    use AgentEvent::{MessageUpdate, QueueUpdate, ToolExecutionUpdate};
+    use AgentEvent::{DetachedUpdate, MessageUpdate, QueueUpdate, ToolExecutionUpdate};
     use Update::{Text, Thinking, ToolCall};
     match event {
-        MessageUpdate {
-            update: Text { delta, .. } | Thinking { delta, .. } | ToolCall { delta, .. },
-            ..
-        } => delta.len(),
+        MessageUpdate { update, .. } | DetachedUpdate { update, .. } => match update {
+            Text { delta, .. } | Thinking { delta, .. } | ToolCall { delta, .. } => delta.len(),
+            _ => 0,
+        },
         ToolExecutionUpdate { update: ToolUpdate::Output(text), .. } => text.len(),
         QueueUpdate { added, .. } => added.as_ref().map_or(0, |added| added.text.len()),
         _ => 0,
@@ -429,7 +429,7 @@ pub(crate) fn text_bytes(event: &AgentEvent) -> usize {
 fn is_delta(event: &AgentEvent) -> bool {
     use Update::*;
     match event {
-        AgentEvent::MessageUpdate { update, .. } => {
+        AgentEvent::MessageUpdate { update, .. } | AgentEvent::DetachedUpdate { update, .. } => {
             matches!(update, Text { .. } | Thinking { .. } | ToolCall { .. })
         }
         AgentEvent::ToolExecutionUpdate { .. } => true,
@@ -438,11 +438,15 @@ fn is_delta(event: &AgentEvent) -> bool {
 }
 
 fn same_block(a: &AgentEvent, b: &AgentEvent) -> bool {
-    use AgentEvent::{MessageUpdate, ToolExecutionUpdate};
+    use AgentEvent::{DetachedUpdate, MessageUpdate, ToolExecutionUpdate};
     match (a, b) {
         (
             MessageUpdate { message_id: m, update: x },
             MessageUpdate { message_id: n, update: y },
+        )
+        | (
+            DetachedUpdate { message_id: m, update: x, .. },
+            DetachedUpdate { message_id: n, update: y, .. },
         ) => m == n && block(x) == block(y),
         (
             ToolExecutionUpdate { call: x, update: p },
@@ -462,10 +466,11 @@ fn block(update: &Update) -> Option<u32> {
 }
 
 fn append(old: &mut AgentEvent, new: &AgentEvent) {
-    use AgentEvent::{MessageUpdate, ToolExecutionUpdate};
+    use AgentEvent::{DetachedUpdate, MessageUpdate, ToolExecutionUpdate};
     use Update::{Text, Thinking, ToolCall};
     match (old, new) {
-        (MessageUpdate { update: old, .. }, MessageUpdate { update: new, .. }) => {
+        (MessageUpdate { update: old, .. }, MessageUpdate { update: new, .. })
+        | (DetachedUpdate { update: old, .. }, DetachedUpdate { update: new, .. }) => {
             match (old, new) {
                 (Text { delta, .. }, Text { delta: more, .. })
                 | (Thinking { delta, .. }, Thinking { delta: more, .. })

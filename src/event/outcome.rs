@@ -144,9 +144,15 @@ pub struct RunOutcome {
     /// event only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakes_at: Option<u64>,
-    /// Requests to models since the last request of the user.
+    /// Turns since the last request of the user: the number of the last `turn_start`. Each is a
+    /// reply of the conversation and its calls.
     #[serde(default)]
     pub turns: u32,
+    /// Requests to models since the last request of the user, as budgets count them
+    /// ([`Budget::turns`](crate::limits::Budget::turns)): also detached ones, failed ones, and
+    /// requests of sub-agents.
+    #[serde(default)]
+    pub requests: u32,
     /// Tokens used since the last request of the user.
     pub usage: Usage,
     /// Cost since the last request of the user in US dollars, as far as prices are known.

@@ -172,7 +172,8 @@ pub enum LogEntry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<f64>,
     },
-    /// A model replied to a detached request. The reply is not part of the conversation.
+    /// A model replied to a detached request. The reply is not part of the conversation. If it has
+    /// a speaker, it is part of the history.
     Detached {
         /// The reply to the detached request.
         message: Arc<Message>,
@@ -186,6 +187,9 @@ pub enum LogEntry {
         /// The digest of the request, if it has a key. A different request under the key is sent.
         #[serde(default, alias = "asked", skip_serializing_if = "Option::is_none")]
         request_digest: Option<Arc<str>>,
+        /// The name of who speaks, if the reply is [shown](crate::Ask::shown).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        speaker: Option<Arc<str>>,
     },
     /// The pattern makes calls: a message with the calls was added to the conversation.
     Called {

@@ -3,10 +3,11 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::event::{Envelope, Parent};
+use crate::event::{AgentEvent, Envelope, Parent};
 use crate::log::entry::LogEntry;
 use crate::log::state::SessionState;
 use crate::message::{MessageId, RunId};
+use crate::model::Update;
 
 /// A reader that derives the numbered events of a session from its log, a few entries at a time.
 /// The session emitted the same events with the same numbers. Deltas and progress are not stored.
@@ -29,11 +30,28 @@ pub struct Follower {
     now: (RunId, u64),
     /// The call that the session works for, as of the last opening.
     parent: Option<Arc<Parent>>,
-    /// The streaming reply, and the number of the last event before it.
-    streams: Option<(MessageId, u64)>,
+    /// The streaming replies, each with the number of the last event before it.
+    streams: Vec<(Streaming, u64)>,
     /// Incomplete replies, each with the range of last events of readers that may have seen part of
     /// it.
-    lost: Vec<(MessageId, RangeInclusive<u64>)>,
+    lost: Vec<(Streaming, RangeInclusive<u64>)>,
+}
+
+/// A reply that subscribers see while it streams.
+struct Streaming {
+    message_id: MessageId,
+    /// The name of who speaks, if the reply is detached.
+    speaker: Option<Arc<str>>,
+}
+
+impl Streaming {
+    fn withdrawn(&self) -> AgentEvent {
+        let (message_id, update) = (self.message_id, Update::Withdrawn);
+        match self.speaker.clone() {
+            Some(speaker) => AgentEvent::DetachedUpdate { message_id, speaker, update },
+            None => AgentEvent::MessageUpdate { message_id, update },
+        }
+    }
 }
 
 impl Follower {
@@ -45,7 +63,7 @@ impl Follower {
             seq: 0,
             now: (RunId(0), 0),
             parent: None,
-            streams: None,
+            streams: Vec::new(),
             lost: Vec::new(),
         }
     }
@@ -80,34 +98,57 @@ impl Follower {
             envelope.parent = parent.clone();
             events.push(envelope);
         });
-        if let LogEntry::RequestStarted { message, .. } = entry {
-            self.streams = Some((*message, self.seq));
-        }
-    }
-
-    /// Records that this entry completes or loses a streaming reply.
-    fn close_stream(&mut self, entry: &LogEntry) {
         match entry {
-            LogEntry::Opened { .. }
-            | LogEntry::RunEnded { .. }
-            | LogEntry::RequestStarted { .. } => {
-                let streamed = self.streams.take();
-                self.lost.extend(streamed.map(|(id, from)| (id, from..=self.seq)));
-            }
-            LogEntry::Replied { message, .. } => {
-                self.streams.take_if(|(id, _)| message.id == *id);
+            LogEntry::RequestStarted { message, .. } => self.start_stream(*message, None),
+            LogEntry::DetachedStarted { requests } => {
+                for request in requests.iter().filter(|request| request.speaker.is_some()) {
+                    self.start_stream(request.message, request.speaker.clone());
+                }
             }
             _ => {}
         }
     }
 
-    /// Returns the replies whose deltas are void for a reader that has seen the events up to number
-    /// `after`: the reader may have received deltas, but the log lacks the reply. The reason is a
-    /// crash, or an abort before any text.
-    pub fn withdrawn(&self, after: u64) -> Vec<MessageId> {
-        let lost = self.lost.iter().filter(|(_, seen)| seen.contains(&after)).map(|(id, _)| *id);
-        let streams = self.streams.filter(|(_, from)| *from <= after).map(|(id, _)| id);
-        lost.chain(streams).collect()
+    fn start_stream(&mut self, message_id: MessageId, speaker: Option<Arc<str>>) {
+        self.streams.push((Streaming { message_id, speaker }, self.seq));
+    }
+
+    /// Records that this entry completes or loses streaming replies.
+    fn close_stream(&mut self, entry: &LogEntry) {
+        match entry {
+            LogEntry::Opened { .. } | LogEntry::RunEnded { .. } => self.lose(|_| true),
+            LogEntry::RequestStarted { .. } => self.lose(|stream| stream.speaker.is_none()),
+            LogEntry::Replied { message, .. }
+            | LogEntry::Detached { message, speaker: Some(_), .. } => self.forget(message.id),
+            // The reply failed or was cut off.
+            LogEntry::Detached { message, .. } => {
+                self.lose(|stream| stream.message_id == message.id)
+            }
+            LogEntry::Charged { message, ended: true, .. } => {
+                self.lose(|stream| stream.speaker.is_some() && stream.message_id == *message)
+            }
+            LogEntry::NotSent { messages } => messages.iter().for_each(|id| self.forget(*id)),
+            _ => {}
+        }
+    }
+
+    fn forget(&mut self, message_id: MessageId) {
+        self.streams.retain(|(stream, _)| stream.message_id != message_id);
+    }
+
+    fn lose(&mut self, is_lost: impl Fn(&Streaming) -> bool) {
+        let lost = self.streams.extract_if(.., |(stream, _)| is_lost(stream));
+        self.lost.extend(lost.map(|(stream, from)| (stream, from..=self.seq)));
+    }
+
+    /// Returns an [`Update::Withdrawn`] for each reply whose deltas are void for a reader that has
+    /// seen the events up to number `after`: the reader may have received deltas, but the log lacks
+    /// the reply. The reason is a crash, or an abort before any text.
+    pub fn withdrawn(&self, after: u64) -> Vec<AgentEvent> {
+        let lost = self.lost.iter().filter(|(_, seen)| seen.contains(&after));
+        let streams = self.streams.iter().filter(|(_, from)| *from <= after);
+        let lost = lost.map(|(stream, _)| stream.withdrawn());
+        lost.chain(streams.map(|(stream, _)| stream.withdrawn())).collect()
     }
 
     /// Returns the number of entries taken so far.

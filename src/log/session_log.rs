@@ -8,11 +8,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::environment::{Environment, SystemEnvironment};
+use crate::event::Envelope;
 use crate::event::action::ExternalAction;
 use crate::event::input::QueueKind;
 use crate::event::outcome::RunStatus;
 use crate::event::owner_note::Held;
-use crate::event::{AgentEvent, Envelope};
 use crate::limits::Spent;
 use crate::log::due::Due;
 use crate::log::entry::{LogEntry, StateScope};
@@ -20,7 +20,6 @@ use crate::log::follower::Follower;
 use crate::log::state::SessionState;
 use crate::log::turn::Used;
 use crate::message::{History, InputId, Message, MessageId, RunId};
-use crate::model::Update;
 
 /// The state of a session, read from its log without opening the session.
 ///
@@ -101,8 +100,7 @@ impl SessionLog {
         let first = missed.partition_point(|event| event.seq <= after);
         let seen = missed[..first].last().map(|event| (event.run_id, event.time));
         let (run, time) = seen.unwrap_or((RunId(0), 0));
-        let withdrawn = follower.withdrawn(after).into_iter().map(|message_id| {
-            let event = AgentEvent::MessageUpdate { message_id, update: Update::Withdrawn };
+        let withdrawn = follower.withdrawn(after).into_iter().map(|event| {
             let mut envelope = Envelope::new(after, session_id.clone(), run, time, event);
             envelope.parent = missed.last().and_then(|event| event.parent.clone());
             envelope

@@ -25,7 +25,7 @@ use crate::log::edited::Edited;
 use crate::log::entry::LogEntry;
 use crate::log::pending::PendingAction;
 use crate::log::queue::QueuedMessage;
-use crate::message::{CallId, InputId, Message, MessageId, MessageKind};
+use crate::message::{CallId, DetachedMessage, InputId, Message, MessageId, MessageKind};
 use crate::tool::{ApprovalRecord, Resolution};
 
 use session_state::AfterBatch;
@@ -89,8 +89,14 @@ impl SessionState {
                 self.open_turn(emit);
             }
             LogEntry::Replied { message, .. } => self.reply(message, emit),
-            LogEntry::Detached { message, key, request_digest, .. } => {
+            LogEntry::Detached { message, key, request_digest, speaker, .. } => {
                 self.note(message);
+                if let (Some(speaker), Some(reply)) = (speaker, message.as_assistant()) {
+                    let shown = DetachedMessage::new(speaker.clone(), reply.clone());
+                    let shown = Arc::new(Message::new(message.id, shown));
+                    Arc::make_mut(&mut self.history).push(shown.clone());
+                    emit(AgentEvent::MessageEnd { message: shown });
+                }
                 if let (Some(key), Some(digest)) = (key, request_digest) {
                     let recorded = (digest.clone(), message.clone());
                     self.keyed_replies.insert(key.clone(), recorded);

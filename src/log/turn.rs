@@ -50,7 +50,7 @@ impl Estimate {
 }
 
 /// The estimate of one of several detached requests.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Reservation {
     /// The number that the reply will have.
@@ -58,12 +58,21 @@ pub struct Reservation {
     /// The amount that the request is charged with.
     #[serde(default, skip_serializing_if = "Estimate::is_zero")]
     pub estimate: Estimate,
+    /// The name of who speaks, if the reply is [shown](crate::Ask::shown) while it streams.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speaker: Option<Arc<str>>,
 }
 
 impl Reservation {
     /// Builds a reservation.
     pub fn new(message: MessageId, estimate: Estimate) -> Self {
-        Reservation { message, estimate }
+        Reservation { message, estimate, speaker: None }
+    }
+
+    /// Sets the name of who speaks.
+    pub fn speaker(mut self, speaker: Option<Arc<str>>) -> Self {
+        self.speaker = speaker;
+        self
     }
 }
 

@@ -112,7 +112,8 @@ pub(crate) fn outcome_without_end(
     end: RunStatus,
     error: Option<Arc<str>>,
 ) -> RunOutcome {
-    let Used { turns, usage, cost, .. } = session.journal.state.spent;
+    let state = &session.journal.state;
+    let Used { turns: requests, usage, cost, .. } = state.spent;
     RunOutcome {
         end,
         error,
@@ -120,7 +121,8 @@ pub(crate) fn outcome_without_end(
         incomplete: None,
         limit: None,
         wakes_at: None,
-        turns,
+        turns: state.turn.number,
+        requests,
         usage,
         cost,
         value: None,
@@ -162,7 +164,8 @@ pub(crate) async fn close_open_work(
 
 /// Logs the streaming reply so far, and the end of all other requests.
 async fn close_requests(session: &mut Session, status: RunStatus) -> Result<(), MemoryError> {
-    let Session { reply, journal, in_flight, .. } = session;
+    let Session { reply, journal, in_flight, shown, .. } = session;
+    shown.withdraw_all(journal.hub());
     reply.stage_pending(journal);
     let stop = if status == RunStatus::Aborted { StopReason::Aborted } else { StopReason::Error };
     let id = reply.message_id();

@@ -15,6 +15,7 @@ pub(crate) mod model_request;
 pub(crate) mod repeated_calls;
 pub(crate) mod reply;
 pub(crate) mod shared_budget;
+pub(crate) mod shown;
 pub(crate) mod stream;
 pub(crate) mod wrap_up;
 
@@ -48,7 +49,7 @@ const MAX_OVERFLOWS: u32 = 2;
 
 /// Sends a request and puts the reply into the conversation.
 pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepError> {
-    if ask.key.is_some() {
+    if ask.key.is_some() || ask.shown.is_some() {
         return Err(StepError::NotDetached);
     }
     let before = session.journal.state.info.entries;

@@ -79,7 +79,7 @@ pub fn check_transcript(messages: &[Arc<Message>]) -> Result<(), String> {
             MessageKind::ToolResult(result) => {
                 return Err(format!("the result of {} has no call before it", result.call));
             }
-            MessageKind::User(_) | MessageKind::Custom(_) => {}
+            MessageKind::User(_) | MessageKind::Custom(_) | MessageKind::Detached(_) => {}
         }
     }
     Ok(())
@@ -115,6 +115,8 @@ struct Nesting {
     /// `true` if the streaming message was withdrawn: it may continue, or never end.
     is_withdrawn: bool,
     text: HashMap<u32, String>,
+    /// The length of the text of each detached reply that streams.
+    detached: HashMap<MessageId, usize>,
     tools: HashSet<CallId>,
     suspended: HashSet<CallId>,
 }
@@ -137,6 +139,7 @@ impl Nesting {
                     "the run ends with something open",
                 )?;
                 self.message = None;
+                ensure(self.detached.is_empty(), "the run ends while a detached reply streams")?;
                 ensure(self.tools.is_empty(), "the run ends while tools run")?;
                 self.run = false;
                 Ok(())
@@ -168,7 +171,24 @@ impl Nesting {
                 }
                 Ok(())
             }
+            AgentEvent::DetachedUpdate { message_id, update, .. } => {
+                match update {
+                    Update::Withdrawn => drop(self.detached.remove(message_id)),
+                    Update::Text { delta, .. } => {
+                        *self.detached.entry(*message_id).or_default() += delta.len()
+                    }
+                    _ => drop(self.detached.entry(*message_id).or_default()),
+                }
+                ensure(self.run, "a detached reply outside of a run")
+            }
             AgentEvent::Retry(_) => ensure(self.run, "a retry outside of a run"),
+            AgentEvent::MessageEnd { message } if message.is_detached() => {
+                let streamed = self.detached.remove(&message.id);
+                ensure(
+                    streamed.is_none_or(|streamed| streamed == message.text().len()),
+                    "the deltas do not add up to the detached message",
+                )
+            }
             AgentEvent::MessageEnd { message } => {
                 ensure(
                     self.message.take() == Some(message.id),

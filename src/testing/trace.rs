@@ -44,6 +44,9 @@ pub(super) fn describe(event: &AgentEvent) -> String {
         AgentEvent::MessageStart { message_id, role } => {
             format!("message_start {message_id} {role:?}")
         }
+        AgentEvent::DetachedUpdate { message_id, speaker, update } => {
+            format!("detached_update {message_id} {speaker} {update:?}")
+        }
         AgentEvent::MessageUpdate { message_id, update } => {
             format!("message_update {message_id} {update:?}")
         }
@@ -100,6 +103,7 @@ pub(super) fn message_text(body: &MessageKind) -> String {
     match body {
         MessageKind::User(m) => format!("user: {}", m.text()),
         MessageKind::Custom(m) => format!("{}: {}", m.kind, m.data),
+        MessageKind::Detached(m) => format!("{}: {}", m.speaker, m.reply.text()),
         MessageKind::ToolResult(m) => {
             format!("result of {} ({:?}): {}", m.call, m.status, m.text())
         }
@@ -119,7 +123,8 @@ pub(super) fn message_text(body: &MessageKind) -> String {
     }
 }
 
-/// Formats a message as one line: `U:text`, `A:text[calls]/Stop`, `R:call/Status` or `C:kind`.
+/// Formats a message as one line: `U:text`, `A:text[calls]/Stop`, `R:call/Status` `C:kind`
+/// or `D:speaker: text`.
 pub(super) fn line(message: &Message) -> String {
     match &message.body {
         MessageKind::User(m) => format!("U:{}", m.text()),
@@ -136,5 +141,6 @@ pub(super) fn line(message: &Message) -> String {
         }
         MessageKind::ToolResult(m) => format!("R:{}/{:?}", m.call, m.status),
         MessageKind::Custom(m) => format!("C:{}", m.kind),
+        MessageKind::Detached(m) => format!("D:{}: {}", m.speaker, m.reply.text()),
     }
 }

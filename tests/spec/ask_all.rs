@@ -294,7 +294,7 @@ async fn a_limit_in_the_middle_is_part_of_the_replies() {
     let harness = Harness::new(pattern, [], |agent| voters.add(agent.limits(limits))).await;
     let outcome = harness.handle.prompt("Vote.").await.unwrap();
     assert_eq!((outcome.end, &*outcome.text), (RunStatus::Done, "Two of three."));
-    assert_eq!((voters.asked(), outcome.turns), ([1, 1, 0], 2));
+    assert_eq!((voters.asked(), outcome.requests), ([1, 1, 0], 2));
     harness.check().await;
 }
 

@@ -138,6 +138,7 @@ async fn only_owners_that_were_lost_without_progress_count() {
             cost: None,
             key: None,
             request_digest: None,
+            speaker: None,
         });
     }
     for _ in 0..3 {

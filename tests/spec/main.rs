@@ -53,6 +53,7 @@ mod replay;
 mod rewind;
 mod sessions;
 mod shared_budgets;
+mod shown;
 mod shown_changes;
 mod single_prompts;
 mod snapshots;

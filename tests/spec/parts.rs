@@ -125,7 +125,7 @@ async fn a_part_leaves_room_for_what_follows() {
         assert_eq!((outcome.end, &*outcome.text), (RunStatus::Done, "Sum."), "{outcome:?}");
         assert!(budget.tokens.is_none_or(|max| outcome.usage.total() <= max), "{outcome:?}");
         assert!(budget.time.is_none_or(|max| start.elapsed() < max), "{:?}", start.elapsed());
-        assert!(outcome.turns > 2, "{outcome:?}");
+        assert!(outcome.requests > 2, "{outcome:?}");
         harness.check().await;
     }
 }
@@ -264,10 +264,10 @@ async fn parts_are_nested_and_end() {
     let outer = Summed { budget: turns(3).into(), then: summed(turns(2)) };
     let harness = run(looks(), outer, |agent| agent).await;
     let outcome = harness.handle.prompt("go").await.unwrap();
-    assert_eq!((&*outcome.text, outcome.turns), ("Two of three.", 3));
+    assert_eq!((&*outcome.text, outcome.requests), ("Two of three.", 3));
     let outer = Summed { budget: turns(2).into(), then: summed(turns(3)) };
     let harness = run(looks(), outer, |agent| agent).await;
-    assert_eq!(harness.handle.prompt("go").await.unwrap().turns, 3);
+    assert_eq!(harness.handle.prompt("go").await.unwrap().requests, 3);
     assert_eq!(reached(&harness).len(), 2, "the inner one has no turn for its summary");
 
     let two = does(|step| {
@@ -321,7 +321,7 @@ async fn the_rest_of_a_fixed_budget_is_remembered() {
         }
     }
     let whole = run(looks(), Fixed, |agent| agent).await;
-    assert_eq!(whole.handle.prompt("go").await.unwrap().turns, 4);
+    assert_eq!(whole.handle.prompt("go").await.unwrap().requests, 4);
     let log = whole.memory.entries();
     let is_reply = |entry: &LogEntry| matches!(entry, LogEntry::Replied { .. });
     for cut in 0..log.len() {
@@ -331,10 +331,10 @@ async fn the_rest_of_a_fixed_budget_is_remembered() {
         let harness = run(looks(), Fixed, |agent| agent).await;
         let harness = harness.restart_from(log[..=cut].to_vec()).await;
         let outcome = harness.handle.continue_run().await.unwrap();
-        assert_eq!((&*outcome.text, outcome.turns), ("Two of three.", 4), "{cut}");
+        assert_eq!((&*outcome.text, outcome.requests), ("Two of three.", 4), "{cut}");
         harness.check().await;
     }
-    assert_eq!(whole.handle.prompt("again").await.unwrap().turns, 4, "it begins anew");
+    assert_eq!(whole.handle.prompt("again").await.unwrap().requests, 4, "it begins anew");
     // A steer instead of a decision begins the run's count anew, but not the part's.
     let pay = || TestTool::new("pay").spec(|spec| spec.approval(Approval::Always));
     let replies = [calls(&["look"]), calls(&["pay"]), calls(&["look"]), Script::text("Enough.")];

@@ -83,7 +83,7 @@ async fn the_text_of_a_run_is_its_answer_whatever_was_called_after_it() {
         let harness = Harness::new(pattern, [Script::text("42.")], |agent| agent.tool(tool)).await;
         let outcome = harness.handle.prompt("How many?").await.unwrap();
         assert_eq!((outcome.end, outcome.text.as_str()), (RunStatus::Done, "42."));
-        assert_eq!(outcome.turns, 1);
+        assert_eq!(outcome.requests, 1);
         harness.check().await;
     }
 }
@@ -105,7 +105,7 @@ async fn the_text_of_a_run_is_not_the_answer_to_an_earlier_request() {
     let harness = Harness::new(pattern, [Script::text("42.")], |agent| agent.tool(tool)).await;
     assert_eq!(harness.handle.prompt("How many?").await.unwrap().text, "42.");
     let outcome = harness.handle.prompt("Search.").await.unwrap();
-    assert_eq!((outcome.end, &*outcome.text, outcome.turns), (RunStatus::Done, "", 0));
+    assert_eq!((outcome.end, &*outcome.text, outcome.requests), (RunStatus::Done, "", 0));
 }
 
 /// C140: Wherever a crash cuts the log, a call with a key has one result, and the tool runs once.

@@ -69,7 +69,7 @@ async fn a_run_answers_at_each_limit() {
         let most = allowed.min(&of_session);
         assert!(most.tokens.is_none_or(|max| outcome.usage.total() <= max), "{outcome:?}");
         assert!(most.cost.is_none_or(|max| outcome.cost <= max), "{outcome:?}");
-        assert!(most.turns.is_none_or(|max| outcome.turns <= max), "{outcome:?}");
+        assert!(most.turns.is_none_or(|max| outcome.requests <= max), "{outcome:?}");
         harness.check().await;
     }
 }
@@ -88,7 +88,7 @@ async fn the_user_goes_on_after_the_answer() {
     };
     let (outcome, ()) = tokio::join!(running, steer);
     let outcome = outcome.unwrap();
-    assert_eq!((&*outcome.text, outcome.turns), ("Half of it.", 2));
+    assert_eq!((&*outcome.text, outcome.requests), ("Half of it.", 2));
     let state = harness.handle.state().await.unwrap();
     assert_eq!((state.steering_queue.len(), state.is_running), (1, false));
     let outcome = harness.handle.prompt("Go on.").await.unwrap();
@@ -230,7 +230,7 @@ async fn an_answer_before_the_limit_stands() {
     let harness = Harness::new(Judged, [Script::text("Four.")], options).await;
     let outcome = harness.handle.prompt("2 + 2?").await.unwrap();
     assert_eq!((outcome.end, &*outcome.text), (RunStatus::Done, "Four."));
-    assert_eq!((outcome.limit, outcome.turns), (Some(Limit::Run(Resource::Turns)), 1));
+    assert_eq!((outcome.limit, outcome.requests), (Some(Limit::Run(Resource::Turns)), 1));
     harness.check().await;
 }
 
@@ -287,7 +287,7 @@ async fn a_sub_agent_answers_at_its_share() {
         parent.run(RunContext::new().stored(&store, "s").await.unwrap()).await.unwrap();
     let outcome = handle.prompt("go").await.unwrap();
     assert_eq!((outcome.end, &*outcome.text), (RunStatus::Done, "It found one."), "{outcome:?}");
-    assert_eq!((outcome.limit, outcome.turns), (Some(Limit::Run(Resource::Turns)), 4));
+    assert_eq!((outcome.limit, outcome.requests), (Some(Limit::Run(Resource::Turns)), 4));
     let asked = model.requests().pop().unwrap().messages;
     assert!(asked.last().unwrap().text().starts_with("[the limit of turns is reached."));
     let result = asked[asked.len() - 2].text();

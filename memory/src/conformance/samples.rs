@@ -290,6 +290,7 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
             request_digest: Some(ODD.into()),
             message: message(4, AssistantMessage::default()),
             cost: Some(1.23456789e-7),
+            speaker: Some(ODD.into()),
         },
         LogEntry::Called {
             message: message(3, reply.clone()),

@@ -130,7 +130,7 @@ async fn branches_leave_room_for_the_answer() {
     let graph = reads(documents(20).budget(Budget::default().keep(1)), KEEP);
     let model = reader();
     let outcome = run(&model, graph, |agent| agent.limits(Budget::default().turns(5))).await;
-    assert_eq!((outcome.end, outcome.turns), (RunStatus::Done, 5), "{outcome:?}");
+    assert_eq!((outcome.end, outcome.requests), (RunStatus::Done, 5), "{outcome:?}");
     assert_eq!(last_request(&model)[1], "4 notes, 16 missing.");
 }
 
@@ -140,7 +140,7 @@ async fn room_for_the_answer_is_not_taken_from_the_branches() {
     let graph = reads(documents(20).budget(Budget::default().turns(4).keep(1)), KEEP);
     let model = reader();
     let outcome = run(&model, graph, |agent| agent.limits(Budget::default().turns(100))).await;
-    assert_eq!((outcome.end, outcome.turns), (RunStatus::Done, 5), "{outcome:?}");
+    assert_eq!((outcome.end, outcome.requests), (RunStatus::Done, 5), "{outcome:?}");
     assert_eq!(last_request(&model)[1], "4 notes, 16 missing.");
 }
 

@@ -119,7 +119,7 @@ async fn a_bounded_pattern_answers_at_its_budget() {
     let tool = TestTool::new("look");
     let agent = GenericAgent::builder(model.clone(), graph).tool(tool.clone()).build().unwrap();
     let outcome = agent.session().await.unwrap().prompt("Look at all ten.").await.unwrap();
-    assert_eq!((outcome.end, outcome.limit, outcome.turns), (RunStatus::Done, None, 4));
+    assert_eq!((outcome.end, outcome.limit, outcome.requests), (RunStatus::Done, None, 4));
     assert_eq!(tool.ran(), 2);
     let requests = model.requests();
     let asked = requests[2].messages.last().unwrap().text();
@@ -146,7 +146,7 @@ async fn a_bounded_pattern_answers_after_a_crash() {
         let outcome = harness.handle.continue_run().await.unwrap();
         let at = format!("{cut} of {}: {outcome:?}", log.len());
         assert_eq!((outcome.end, &*outcome.text), (RunStatus::Done, "Two of ten."), "{at}");
-        assert!(outcome.turns <= 4, "{at}");
+        assert!(outcome.requests <= 4, "{at}");
         harness.check().await;
     }
 }

@@ -9,7 +9,6 @@ use loopwright_core::SessionStore;
 use loopwright_core::event::{AgentEvent, Envelope, RunCause};
 use loopwright_core::log::{Follower, LogEntry, MemoryError};
 use loopwright_core::message::{CallId, InputId, RunId};
-use loopwright_core::model::Update;
 use tokio::time::Instant;
 
 use super::encoded_events::{self, EncodedEvents};
@@ -347,8 +346,7 @@ impl Events {
         let seen = self.numbered(after);
         let (run, time) = seen.map_or((RunId(0), 0), |event| (event.run_id, event.time));
         let lost = self.follower.withdrawn(after).into_iter();
-        let events = lost.map(|message_id| {
-            let event = AgentEvent::MessageUpdate { message_id, update: Update::Withdrawn };
+        let events = lost.map(|event| {
             let mut envelope = Envelope::new(after, session, run, time, event);
             envelope.parent = self.numbered.last().and_then(|event| event.parent.clone());
             Arc::new(envelope)

@@ -89,7 +89,8 @@ impl Events {
 /// buffer is copied, and takes up to three times as much memory meanwhile.
 fn encode(event: &Envelope) -> serde_json::Result<Vec<u8>> {
     // Most events are deltas. They are short and not worth a second pass.
-    let is_delta = matches!(event.event, AgentEvent::MessageUpdate { .. });
+    let is_delta =
+        matches!(event.event, AgentEvent::MessageUpdate { .. } | AgentEvent::DetachedUpdate { .. });
     let mut length = Length(0);
     if !is_delta {
         serde_json::to_writer(&mut length, event)?;

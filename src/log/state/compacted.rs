@@ -75,7 +75,8 @@ impl SessionState {
     pub(crate) fn conversation(&self) -> Conversation {
         let (history, context) = (self.history.clone(), self.context.clone());
         if self.summaries.is_empty() && self.removed.is_empty() {
-            return Conversation::new(move || history.to_vec());
+            let is_part = |message: &&Arc<Message>| !message.is_detached();
+            return Conversation::new(move || history.iter().filter(is_part).cloned().collect());
         }
         let stand_ins = self.summaries.iter().map(|summary| summary.compaction.message.id);
         let merge = Merge {
@@ -104,7 +105,7 @@ impl Merge {
         for (at, message) in history.iter().enumerate() {
             let next_stand_in = || context.next_if(|m| self.stand_ins.contains(&m.id)).cloned();
             merged.extend(std::iter::from_fn(next_stand_in));
-            if self.removed.contains(&message.id) {
+            if self.removed.contains(&message.id) || message.is_detached() {
                 continue;
             }
             let in_context = context.next_if(|m| m.id == message.id).is_some();

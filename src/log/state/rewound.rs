@@ -27,7 +27,8 @@ impl SessionState {
 
     /// Returns the messages that a rewind to this point removes.
     pub(crate) fn removed_after(&self, point: usize) -> impl Iterator<Item = MessageId> {
-        let ids = self.history.iter().skip(point).map(|message| message.id);
+        let later = self.history.iter().skip(point).filter(|message| !message.is_detached());
+        let ids = later.map(|message| message.id);
         ids.filter(|id| !self.of_user.contains(id) && !self.removed.contains(id))
     }
 

@@ -314,9 +314,10 @@ impl SessionState {
     }
 
     /// Returns the messages of the conversation: the history without the messages that the pattern
-    /// removed.
+    /// removed, and without detached replies.
     pub(crate) fn messages(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> {
-        self.history.iter().filter(|message| !self.removed.contains(&message.id))
+        let is_left = |message: &&Arc<Message>| !self.removed.contains(&message.id);
+        self.history.iter().filter(is_left).filter(|message| !message.is_detached())
     }
 
     /// Returns whether the pattern has removed messages.

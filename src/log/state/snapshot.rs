@@ -14,8 +14,8 @@ use crate::log::calls::Call;
 use crate::log::entry::LogEntry;
 use crate::log::snapshots::Snapshot;
 use crate::message::{
-    AssistantMessage, CustomMessage, History, Message, MessageId, MessageKind, RunId, ToolResult,
-    UserMessage,
+    AssistantMessage, CustomMessage, DetachedMessage, History, Message, MessageId, MessageKind,
+    RunId, ToolResult, UserMessage,
 };
 
 /// The format of a snapshot. The state in another version may have other fields, or other values
@@ -62,6 +62,7 @@ enum Body<'a> {
     Assistant(Cow<'a, AssistantMessage>),
     Result(Cow<'a, ToolResult>),
     Custom(Cow<'a, CustomMessage>),
+    Detached(Cow<'a, DetachedMessage>),
 }
 
 /// A message: an index into the history, or the message itself.
@@ -80,6 +81,7 @@ impl<'a> From<&'a Message> for Stored<'a> {
             MessageKind::Assistant(body) => Body::Assistant(Cow::Borrowed(body)),
             MessageKind::ToolResult(body) => Body::Result(Cow::Borrowed(body)),
             MessageKind::Custom(body) => Body::Custom(Cow::Borrowed(body)),
+            MessageKind::Detached(body) => Body::Detached(Cow::Borrowed(body)),
         };
         Stored(message.id.0, body)
     }
@@ -92,6 +94,7 @@ impl From<Stored<'_>> for Arc<Message> {
             Body::Assistant(body) => MessageKind::Assistant(body.into_owned()),
             Body::Result(body) => MessageKind::ToolResult(body.into_owned()),
             Body::Custom(body) => MessageKind::Custom(body.into_owned()),
+            Body::Detached(body) => MessageKind::Detached(body.into_owned()),
         };
         Arc::new(Message::new(MessageId(id), body))
     }

@@ -63,7 +63,8 @@ async fn end(session: &mut Session, end: RequestEnd) -> Result<(), MemoryError> 
     let permit = session.in_flight.end(message);
     let cost = model.cost(&reply.usage);
     let message = Arc::new(Message::new(message, reply));
-    let entry = LogEntry::Detached { message, cost, key: None, request_digest: None };
+    let entry =
+        LogEntry::Detached { message, cost, key: None, request_digest: None, speaker: None };
     session.journal.commit(entry).await?;
     drop(permit); // the log has what was used
     Ok(())

@@ -39,6 +39,8 @@ pub struct Ask {
     pub(crate) key_decides: bool,
     pub(crate) output: Option<Arc<OutputSchema>>,
     pub(crate) detached: bool,
+    /// The name under which a detached reply is shown, if it is.
+    pub(crate) shown: Option<Arc<str>>,
     /// A digest of the pattern's own messages and settings; `None` if the request is the
     /// conversation alone. The step's profile is excluded, because it may depend on the history,
     /// and so on the reply.
@@ -58,7 +60,7 @@ impl Ask {
     ///
     /// The request counts against the limits and is logged. It offers no tools unless
     /// [`Ask::tools`] names some, and the calls of its reply do not run. An interrupted reply is
-    /// empty.
+    /// empty. Users see it only if it is [shown](Ask::shown).
     pub fn detached() -> Self {
         Ask { detached: true, profile: Profile::new().tools([""; 0]), ..Self::default() }
     }
@@ -142,6 +144,19 @@ impl Ask {
         self
     }
 
+    /// Shows the reply to a detached request to the user, under the name of who speaks, such as
+    /// `critic`. It streams to front ends ([`AgentEvent::DetachedUpdate`]), and stands in the
+    /// history and in exports ([`MessageKind::Detached`]). It stays out of the conversation, so
+    /// later requests do not contain it. The agent's hooks see its text, as in any reply. A reply
+    /// that fails, or that a steer interrupts, is withdrawn. A reply that a [key](Ask::key) finds
+    /// in the log is not shown again.
+    ///
+    /// [`AgentEvent::DetachedUpdate`]: crate::AgentEvent::DetachedUpdate
+    pub fn shown(mut self, speaker: impl Into<Arc<str>>) -> Self {
+        self.shown = Some(speaker.into());
+        self
+    }
+
     /// Applies a profile: its model, prompt, tools, hooks and thinking level, where set.
     pub fn profile(mut self, profile: &Profile) -> Self {
         let tools = profile.tools.clone().or(self.profile.tools.take());
@@ -209,6 +224,8 @@ pub struct Profile {
     pub(crate) tools: Option<Vec<String>>,
     pub(crate) thinking: Option<ThinkingLevel>,
     pub(crate) hooks: HookLayers,
+    /// The name under which replies to detached requests are shown, if they are.
+    pub(crate) shown: Option<Arc<str>>,
 }
 
 impl Profile {
@@ -253,6 +270,14 @@ impl Profile {
         self
     }
 
+    /// Shows the replies to detached requests with this profile, as [`Ask::shown`] does. So the
+    /// user sees the work of a role that is otherwise invisible, such as a planner or a judge of a
+    /// pattern of the library. Replies of the conversation are not affected.
+    pub fn shown(mut self, speaker: impl Into<Arc<str>>) -> Self {
+        self.shown = Some(speaker.into());
+        self
+    }
+
     /// Fills the unset parts of this profile from another. Only tools that both allow are offered,
     /// and the other's hooks come first.
     pub(crate) fn within(mut self, outer: &Profile) -> Self {
@@ -261,6 +286,7 @@ impl Profile {
         self.instructions.splice(0..0, outer.instructions.iter().cloned());
         self.tools = common(outer.tools.as_ref(), self.tools);
         self.thinking = self.thinking.or(outer.thinking);
+        self.shown = self.shown.or_else(|| outer.shown.clone());
         self.hooks = outer.hooks.and(&self.hooks);
         self
     }

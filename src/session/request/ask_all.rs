@@ -14,7 +14,8 @@ use crate::session::Session;
 use crate::session::request::ask::Ask;
 use crate::session::request::detached::{DetachedRequest, RequestKey, Terms, send_all};
 use crate::session::request::estimate::{Needed, estimate};
-use crate::session::request::reply::Reply;
+use crate::session::request::reply::{Reply, ReplyHooks};
+use crate::session::request::shown::Speaker;
 use crate::session::request::{self, budget};
 use crate::tool::toolbox::hex_digest;
 
@@ -130,6 +131,11 @@ pub(crate) async fn ask_all(
         if answers_conversation && session.may_convert_last() && !request::is_answerable(&request) {
             return Err(StepError::NothingToAnswer);
         }
+        let name = ask.shown.as_ref().or(ask.profile.shown.as_ref());
+        let speaker = name.cloned().map(|name| {
+            let layers = session.config.hooks.and(&ask.profile.hooks);
+            Speaker { name, hooks: ReplyHooks { layers, cx: session.hook_context() } }
+        });
         let key = ask.key.map(|key| RequestKey { key, digest: digest(&model.info().id, &request) });
         let recorded = key.as_ref().and_then(|RequestKey { key, digest }| {
             let (then, message) = session.journal.state.keyed_replies.get(key)?;
@@ -137,7 +143,7 @@ pub(crate) async fn ask_all(
         });
         if recorded.is_none() {
             let needed = estimate(session, model.info(), &request);
-            requests.push(DetachedRequest { model, request, needed, key });
+            requests.push(DetachedRequest { model, request, needed, key, speaker });
         }
         replies.push(recorded.map(Reply::of));
     }

@@ -18,6 +18,7 @@ use crate::session::request::budget::{self, Admission};
 use crate::session::request::estimate::Needed;
 use crate::session::request::in_flight::HeldBudget;
 use crate::session::request::reply::Reply;
+use crate::session::request::shown::Speaker;
 use crate::session::request::stream::{ReplySize, Streamed, follow, read, take_event};
 
 /// The outcome of a detached request.
@@ -35,16 +36,22 @@ struct Partial {
     id: MessageId,
     model: Arc<ModelInfo>,
     assembler: Assembler,
+    /// The name under which the reply is shown. Then the session has what has streamed.
+    speaker: Option<Arc<str>>,
 }
 
 impl Partial {
     fn new(session: &mut Session, model: &dyn ChatModel) -> Self {
         let id = session.journal.next_message_id();
-        Partial { id, model: Arc::new(model.info().clone()), assembler: Assembler::default() }
+        let (model, assembler) = (Arc::new(model.info().clone()), Assembler::default());
+        Partial { id, model, assembler, speaker: None }
     }
 
-    fn take(&mut self, event: ModelEvent) -> Result<(), ModelError> {
+    fn take(&mut self, session: &mut Session, event: ModelEvent) -> Result<(), ModelError> {
         match event {
+            event if self.speaker.is_some() => {
+                session.shown.take_event(self.id, event, session.journal.hub())
+            }
             ModelEvent::AnsweredBy(other) => {
                 self.model = other;
                 Ok(())
@@ -53,25 +60,29 @@ impl Partial {
         }
     }
 
-    fn end(self, ended: Streamed, key: Option<RequestKey>) -> DetachedReply {
-        let Partial { id, model, assembler } = self;
+    fn end(self, session: &mut Session, ended: Streamed, key: Option<RequestKey>) -> DetachedReply {
+        let Partial { id, model, assembler, speaker } = self;
         let Streamed { stop, usage, error } = ended;
+        let is_whole = error.is_none() && !stop.is_cut_off();
+        let shown = session.shown.end(id, (stop, usage), is_whole, session.journal.hub());
+        let (reply, model) =
+            shown.unwrap_or_else(|| (assembler.finish(stop, model.id.clone(), usage), model));
+        let reply = reply.filter(|_| is_whole);
         let parts = Vec::new();
         let empty = AssistantMessage { parts, stop, model: model.id.clone(), usage };
-        let is_whole = error.is_none() && !stop.is_cut_off();
-        let reply = assembler.finish(stop, model.id.clone(), usage).filter(|_| is_whole);
         let is_reply = reply.is_some();
         let message = Arc::new(Message::new(id, reply.unwrap_or(empty)));
         // A failed request is not stored under its key: it is sent again.
         let (key, request_digest) =
             key.filter(|_| is_reply).map(|RequestKey { key, digest }| (key, digest)).unzip();
-        let (message_of_entry, cost) = (message.clone(), model.cost(&usage));
-        let entry = LogEntry::Detached { message: message_of_entry, cost, key, request_digest };
-        DetachedReply { entry, message: is_reply.then_some(message), error }
+        let (reply, cost) = (message.clone(), model.cost(&usage));
+        let speaker = speaker.filter(|_| is_reply);
+        let entry = LogEntry::Detached { message, cost, key, request_digest, speaker };
+        DetachedReply { entry, message: is_reply.then_some(reply), error }
     }
 }
 
-/// Sends a request without emitting events. The caller has reserved the budget for it, and writes
+/// Sends a request without showing its reply. The caller has reserved the budget for it, and writes
 /// the entry.
 pub(crate) async fn send(
     session: &mut Session,
@@ -85,11 +96,13 @@ pub(crate) async fn send(
     session.journal.commit(LogEntry::DetachedStarted { requests }).await?;
     session.stop_if_cancelled().await;
     session.in_flight.start(id, partial.model.clone(), held);
-    let ended = read(session, id, model.stream(request), |_, event| partial.take(event)).await?;
+    let ended =
+        read(session, id, model.stream(request), |session, event| partial.take(session, event));
+    let ended = ended.await?;
     if let Some(permit) = session.in_flight.end(id) {
         session.journal.when_written(|_| drop(permit)); // with the entry
     }
-    Ok(partial.end(ended, None))
+    Ok(partial.end(session, ended, None))
 }
 
 /// A pattern's key of a request, and a digest of the request.
@@ -104,6 +117,8 @@ pub(crate) struct DetachedRequest {
     pub(crate) request: ChatRequest,
     pub(crate) needed: Needed,
     pub(crate) key: Option<RequestKey>,
+    /// The name under which the reply is shown, if it is.
+    pub(crate) speaker: Option<Speaker>,
 }
 
 /// The conditions under which several requests are sent.
@@ -137,6 +152,8 @@ struct InFlight {
     size: ReplySize,
     needed: Needed,
     key: Option<RequestKey>,
+    /// The name under which the reply is shown, until the request is sent.
+    speaker: Option<Speaker>,
 }
 
 /// Sends requests at the same time, at most as many as the limits allow. Returns their replies in
@@ -159,11 +176,13 @@ pub(crate) async fn send_all(
     let mut waiting = requests
         .into_iter()
         .enumerate()
-        .map(|(at, DetachedRequest { model, request, needed, key })| {
-            let partial = Partial::new(session, &*model);
+        .map(|(at, DetachedRequest { model, request, needed, key, speaker })| {
+            let mut partial = Partial::new(session, &*model);
+            partial.speaker = speaker.as_ref().map(|speaker| speaker.name.clone());
             let size = ReplySize::new(session, partial.id);
-            reserved.push(Reservation::new(partial.id, needed.input));
-            (at, request, InFlight { partial, size, needed, key })
+            let reservation = Reservation::new(partial.id, needed.input);
+            reserved.push(reservation.speaker(partial.speaker.clone()));
+            (at, request, InFlight { partial, size, needed, key, speaker })
         })
         .collect::<Vec<_>>()
         .into_iter();
@@ -199,9 +218,12 @@ pub(crate) async fn send_all(
                     break;
                 }
             };
-            if let Some((at, request, started)) = waiting.next() {
+            if let Some((at, request, mut started)) = waiting.next() {
                 let Partial { id, model, .. } = &started.partial;
                 session.in_flight.start(*id, model.clone(), held);
+                if let Some(speaker) = started.speaker.take() {
+                    session.shown.start(*id, model.clone(), speaker);
+                }
                 in_flight[at] = Some(started);
                 any_sent = true;
                 streams.push(numbered(at, models[at].stream(request)));
@@ -215,14 +237,14 @@ pub(crate) async fn send_all(
             let Some(InFlight { partial, size, .. }) = &mut in_flight[at] else {
                 return ControlFlow::Continue(()); // it is complete, or too long
             };
-            take_event(session, size, event, |_, event| partial.take(event))
+            take_event(session, size, event, |session, event| partial.take(session, event))
                 .map_break(|ended| Some((at, ended)))
         });
         let Some(next) = next.await? else { break };
         let Some((at, ended)) = next else { continue };
         if let Some(InFlight { partial, key, .. }) = in_flight[at].take() {
             let permit = session.in_flight.end(partial.id);
-            let DetachedReply { entry, message, error } = partial.end(ended, key);
+            let DetachedReply { entry, message, error } = partial.end(session, ended, key);
             session.journal.commit(entry).await?;
             drop(permit); // the log has what was used
             replies[at] = Reply { message, ..Reply::empty(error) };
@@ -237,7 +259,8 @@ pub(crate) async fn send_all(
         cut_off.push(at);
         let ended = Streamed::cut_off(session, partial.id);
         session.in_flight.end(partial.id);
-        session.journal.stage(partial.end(ended, None).entry);
+        let entry = partial.end(session, ended, None).entry;
+        session.journal.stage(entry);
     }
     let unsent = waiting.map(|(at, _, waiting)| (at, waiting.partial.id));
     let (mut unanswered, messages): (Vec<usize>, Vec<MessageId>) = unsent.unzip();

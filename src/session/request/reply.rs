@@ -186,9 +186,9 @@ pub(crate) struct StreamingReply {
 type HeldText = BTreeMap<(u32, Reverse<usize>), String>;
 
 /// A reply as far as it has streamed.
-struct Partial {
-    id: MessageId,
-    model: Arc<ModelInfo>,
+pub(crate) struct Partial {
+    pub(crate) id: MessageId,
+    pub(crate) model: Arc<ModelInfo>,
     assembler: Assembler,
     held: HeldText,
     /// Set while the request waits for a retry: the notice, and the time of the retry in
@@ -196,11 +196,63 @@ struct Partial {
     retry: Option<(Arc<RetryNotice>, u64)>,
 }
 
+impl Partial {
+    pub(crate) fn new(id: MessageId, model: Arc<ModelInfo>) -> Self {
+        let assembler = Assembler::default();
+        Partial { id, model, assembler, held: BTreeMap::new(), retry: None }
+    }
+
+    /// Returns the updates that have been emitted, merged.
+    pub(crate) fn updates_so_far(&self) -> Vec<Update> {
+        self.assembler.updates_so_far()
+    }
+
+    /// Adds an event of the model to the reply and emits the resulting updates.
+    pub(crate) fn take_event(
+        &mut self,
+        event: ModelEvent,
+        hooks: &ReplyHooks,
+        emit: &mut dyn FnMut(Update),
+    ) -> Result<(), ModelError> {
+        let Partial { model, assembler, held, retry, .. } = self;
+        *retry = None;
+        match event {
+            ModelEvent::Delta { block, delta } if hooks.exist() && assembler.is_text(block) => {
+                return hooks.pass(assembler, held, block, delta, false, emit);
+            }
+            ModelEvent::BlockEnd { block, .. } if hooks.exist() && assembler.is_text(block) => {
+                hooks.pass(assembler, held, block, String::new(), true, emit)?;
+            }
+            ModelEvent::Withdrawn => held.clear(),
+            ModelEvent::AnsweredBy(ref info) => *model = info.clone(),
+            _ => {}
+        }
+        assembler.take(event)?.into_iter().for_each(emit);
+        Ok(())
+    }
+
+    /// Ends the reply, and emits the text that hooks still hold. Without content there is no
+    /// message.
+    pub(crate) fn finish(
+        self,
+        stop: StopReason,
+        usage: Usage,
+        mut emit: impl FnMut(Update),
+    ) -> Option<AssistantMessage> {
+        let Partial { model, mut assembler, held, .. } = self;
+        for ((block, _), text) in held.into_iter().filter(|(_, text)| !text.is_empty()) {
+            if let Ok(update) = assembler.delta(block, text) {
+                emit(update);
+            }
+        }
+        assembler.finish(stop, model.id.clone(), usage)
+    }
+}
+
 impl StreamingReply {
     /// Starts a reply.
     pub(crate) fn start(&mut self, id: MessageId, model: Arc<ModelInfo>) {
-        let assembler = Assembler::default();
-        self.partial = Some(Partial { id, model, assembler, held: BTreeMap::new(), retry: None });
+        self.partial = Some(Partial::new(id, model));
     }
 
     pub(crate) fn is_streaming(&self) -> bool {
@@ -221,7 +273,7 @@ impl StreamingReply {
     /// Returns the updates that have been emitted, merged.
     pub(crate) fn updates_so_far(&self) -> Option<(MessageId, Vec<Update>)> {
         let partial = self.partial.as_ref()?;
-        Some((partial.id, partial.assembler.updates_so_far()))
+        Some((partial.id, partial.updates_so_far()))
     }
 
     /// Returns the last retry notice with the remaining delay, while the request waits for a retry.
@@ -246,26 +298,11 @@ impl StreamingReply {
         hooks: &ReplyHooks,
         hub: &mut Hub,
     ) -> Result<(), ModelError> {
-        let Some(Partial { id, model, assembler, held, retry }) = &mut self.partial else {
-            return Ok(());
-        };
-        *retry = None;
-        let message_id = *id;
-        let mut emit =
-            |update| hub.emit_transient(AgentEvent::MessageUpdate { message_id, update });
-        match event {
-            ModelEvent::Delta { block, delta } if hooks.exist() && assembler.is_text(block) => {
-                return hooks.pass(assembler, held, block, delta, false, &mut emit);
-            }
-            ModelEvent::BlockEnd { block, .. } if hooks.exist() && assembler.is_text(block) => {
-                hooks.pass(assembler, held, block, String::new(), true, &mut emit)?;
-            }
-            ModelEvent::Withdrawn => held.clear(),
-            ModelEvent::AnsweredBy(ref info) => *model = info.clone(),
-            _ => {}
-        }
-        assembler.take(event)?.into_iter().for_each(emit);
-        Ok(())
+        let Some(partial) = &mut self.partial else { return Ok(()) };
+        let message_id = partial.id;
+        partial.take_event(event, hooks, &mut |update| {
+            hub.emit_transient(AgentEvent::MessageUpdate { message_id, update })
+        })
     }
 
     /// Ends the reply in progress, and returns its message with the cost of the request. Without
@@ -276,17 +313,13 @@ impl StreamingReply {
         stop: StopReason,
         usage: Usage,
     ) -> Option<(Arc<Message>, Option<f64>)> {
-        let Partial { id, model, mut assembler, held, .. } = self.partial.take()?;
-        let emit = |journal: &mut Journal, update| {
+        let partial = self.partial.take()?;
+        let (id, model) = (partial.id, partial.model.clone());
+        let mut emit = |update| {
             journal.emit_transient(AgentEvent::MessageUpdate { message_id: id, update });
         };
-        for ((block, _), text) in held.into_iter().filter(|(_, text)| !text.is_empty()) {
-            if let Ok(update) = assembler.delta(block, text) {
-                emit(journal, update);
-            }
-        }
-        let Some(mut reply) = assembler.finish(stop, model.id.clone(), usage) else {
-            emit(journal, Update::Withdrawn);
+        let Some(mut reply) = partial.finish(stop, usage, &mut emit) else {
+            emit(Update::Withdrawn);
             return None;
         };
         let mut taken = Vec::new();
