@@ -26,11 +26,16 @@ use loopwright_core::message::{
 /// ```
 pub fn to_markdown(info: &SessionInfo, entries: &[LogEntry]) -> String {
     let title = if info.title.is_empty() { "An empty conversation" } else { &info.title };
-    let mut text = format!("# {}\n\nSession `{}`.\n", title.replace('\n', " "), info.id);
+    let mut text = format!("# {}\n\nSession `{}`.\n", one_line(title), info.id);
     for message in SessionLog::of(entries).messages().iter() {
         write_message(&mut text, message);
     }
     text
+}
+
+/// Returns the text without breaks of lines, which would end a heading.
+fn one_line(text: &str) -> String {
+    text.replace('\n', " ")
 }
 
 // Writing into a `String` cannot fail, so the results of `writeln!` are dropped.
@@ -54,6 +59,16 @@ fn write_message(text: &mut String, message: &Message) {
             }
         }
         MessageKind::ToolResult(result) => write_result(text, result),
+        MessageKind::Detached(shown) => {
+            let _ = writeln!(
+                text,
+                "\n## {} ({}, {})\n",
+                one_line(&shown.speaker),
+                message.id,
+                shown.reply.model
+            );
+            shown.reply.parts.iter().for_each(|part| write_part(text, part));
+        }
         MessageKind::Custom(custom) => {
             let _ = writeln!(text, "\n### {}\n", custom.kind);
             write_fenced(text, "json", &custom.data.to_string());
@@ -124,7 +139,7 @@ fn write_fenced(text: &mut String, language: &str, code: &str) {
 
 #[cfg(test)]
 mod tests {
-    use loopwright_core::message::{AssistantMessage, MessageId};
+    use loopwright_core::message::{AssistantMessage, DetachedMessage, MessageId};
 
     use super::*;
 
@@ -145,6 +160,16 @@ mod tests {
             write_message(&mut text, &Message::new(MessageId(1), reply));
             assert!(text.ends_with(&format!(")\n\n{mark}")), "{text}");
         }
+    }
+
+    /// C553: A detached reply that is shown has the name of its speaker.
+    #[test]
+    fn a_detached_reply_has_its_speaker() {
+        let reply = AssistantMessage::from("Too long.").model("a/b");
+        let shown = DetachedMessage::new("critic\n# x", reply);
+        let mut text = String::new();
+        write_message(&mut text, &Message::new(MessageId(2), shown));
+        assert_eq!(text, "\n## critic # x (m2, a/b)\n\nToo long.\n\n");
     }
 
     #[test]
