@@ -8,7 +8,7 @@ import { ToolCall, image } from './tool.js';
 /** Milliseconds for which deltas are collected before they are drawn. */
 const DRAW_DELAY = 30;
 /** Events that do not change the state around the conversation. */
-const STREAMED = ['message_update', 'tool_execution_update'];
+const STREAMED = ['message_update', 'detached_update', 'tool_execution_update'];
 const LIMITS = { turns: 'turns', tokens: 'tokens', cost: 'cost', wall_time: 'time', session_turns: 'turns of the session', session_tokens: 'tokens of the session', session_cost: 'cost of the session', session_time: 'time of the session', part_turns: 'turns of a part', part_tokens: 'tokens of a part', part_cost: 'cost of a part', part_time: 'time of a part', repeated_calls: 'repeated calls' };
 
 /** Text of a reply, drawn while it streams. */
@@ -52,16 +52,17 @@ class Thinking {
 /** Returns whether a reply has neither text nor calls. */
 const isEmpty = (parts) => !parts.some((part) => part.type === 'tool_call' || (part.type === 'text' && part.text.trim()));
 
-/** A reply of the model: its blocks, in the order of their starts. */
+/** A reply of the model: its blocks, in the order of their starts. A detached reply has a speaker. */
 class Reply {
-  constructor() {
-    this.node = el('article', { class: 'assistant', 'aria-label': 'Reply', 'aria-busy': 'true' });
-    this.blocks = new Map();
+  constructor(speaker) {
+    this.heading = speaker === undefined ? [] : [el('p', { class: 'speaker' }, speaker)];
+    this.node = el('article', { class: 'assistant', 'aria-label': speaker ?? 'Reply', 'aria-busy': 'true' });
+    this.clear();
   }
 
   clear() {
-    this.blocks.clear();
-    this.node.replaceChildren();
+    this.blocks = new Map();
+    this.node.replaceChildren(...this.heading);
   }
 
   addBlock(number, block) {
@@ -158,9 +159,10 @@ export class Conversation {
 
   get running() { return this.run !== null && !this.interruption; }
 
-  /** Prepares for a new stream, which repeats the output of running tools. A streaming reply restarts on its own. */
+  /** Prepares for a new stream, which repeats tools' output and detached replies. A streaming reply restarts on its own. */
   reconnected() {
     for (const call of this.calls.values()) call.live?.replaceChildren();
+    for (const [id, { heading }] of this.open) if (heading.length) this.drop(id);
   }
 
   add(node) {
@@ -178,10 +180,10 @@ export class Conversation {
   }
 
   /** Returns the reply with this number, adding it if necessary. */
-  reply(id) {
+  reply(id, speaker) {
     let reply = this.open.get(id);
     if (!reply) {
-      reply = new Reply();
+      reply = new Reply(speaker);
       this.open.set(id, reply);
       this.add(reply.node);
     }
@@ -228,14 +230,29 @@ export class Conversation {
   message_update(event) {
     if (event.kind !== 'withdrawn') this.waiting?.end();
     if (event.kind === 'withdrawn') this.open.get(event.message_id)?.clear();
-    else this.reply(event.message_id).update(event);
+    else this.reply(event.message_id, event.speaker).update(event);
     this.scheduleDraw();
+  }
+
+  detached_update(event) {
+    if (event.kind === 'withdrawn') this.drop(event.message_id);
+    else this.message_update(event);
+  }
+
+  /** Removes a reply that streamed. */
+  drop(id) {
+    this.open.get(id)?.node.remove();
+    this.open.delete(id);
   }
 
   message_end({ message }) {
     if (message.role === 'user') this.user(message);
     else if (message.role === 'tool_result') this.calls.get(message.call)?.end(message);
     else if (message.role === 'custom') this.notice(message.kind);
+    else if (message.role === 'detached') {
+      this.reply(message.id, message.speaker).end(message);
+      this.open.delete(message.id);
+    }
     else {
       const streamed = this.open.has(message.id); // false for earlier messages
       const reply = this.reply(message.id);

@@ -8,8 +8,8 @@ use futures::{Stream, StreamExt};
 use loopwright_core::compaction::CompactionCause;
 use loopwright_core::event::{Decision, Envelope, Provided, RunCause};
 use loopwright_core::message::{
-    AssistantMessage, Content, ContentPart, CustomMessage, MessageKind, ToolCall, Usage,
-    UserMessage,
+    AssistantMessage, Content, ContentPart, CustomMessage, DetachedMessage, MessageKind, ToolCall,
+    Usage, UserMessage,
 };
 use loopwright_core::model::Update;
 use loopwright_core::{AgentEvent, EventStream, Message};
@@ -19,7 +19,7 @@ use serde_json::Value;
 pub trait ToPublic {
     /// Returns the events for people without rights on the agent's machine. They show:
     ///
-    /// - messages of the user and the model,
+    /// - messages of the user and the model, also detached ones that are shown,
     /// - which tools run, and how calls and runs end,
     /// - which actions are pending, and that they were resolved.
     ///
@@ -85,6 +85,10 @@ fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
         | AgentEvent::MessageUpdate {
             update: Update::ToolCallStart { .. } | Update::Withdrawn,
             ..
+        }
+        | AgentEvent::DetachedUpdate {
+            update: Update::Text { .. } | Update::ToolCallStart { .. } | Update::Withdrawn,
+            ..
         } => {}
         AgentEvent::MessageEnd { message } => *message = public_message(message),
         AgentEvent::ToolExecutionStart { arguments, .. } => *arguments = Arc::default(),
@@ -140,10 +144,9 @@ fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
 fn public_message(message: &Arc<Message>) -> Arc<Message> {
     let kind: MessageKind = match &message.body {
         MessageKind::User(_) => return message.clone(),
-        MessageKind::Assistant(reply) => {
-            let parts = reply.parts.iter().map(public_part).collect();
-            let public = AssistantMessage::new(parts).stop(reply.stop).model(reply.model.clone());
-            public.into()
+        MessageKind::Assistant(reply) => public_reply(reply).into(),
+        MessageKind::Detached(shown) => {
+            DetachedMessage::new(shown.speaker.clone(), public_reply(&shown.reply)).into()
         }
         MessageKind::ToolResult(result) => {
             let text = if result.is_error() { "The tool failed." } else { "The tool is done." };
@@ -156,6 +159,11 @@ fn public_message(message: &Arc<Message>) -> Arc<Message> {
         _ => CustomMessage::new("unknown", Value::Null).into(),
     };
     Arc::new(Message::new(message.id, kind))
+}
+
+fn public_reply(reply: &AssistantMessage) -> AssistantMessage {
+    let parts = reply.parts.iter().map(public_part).collect();
+    AssistantMessage::new(parts).stop(reply.stop).model(reply.model.clone())
 }
 
 /// Returns the public form of a part. The number of parts stays the same, since deltas refer to
