@@ -370,13 +370,14 @@ impl Drop for Ui {
 /// Returns the size of an event's text, in bytes.
 fn text_bytes(event: &AgentEvent) -> usize {
     match event {
-        AgentEvent::MessageUpdate {
-            update:
+        AgentEvent::MessageUpdate { update, .. } | AgentEvent::DetachedUpdate { update, .. } => {
+            match update {
                 Update::Text { delta, .. }
                 | Update::Thinking { delta, .. }
-                | Update::ToolCall { delta, .. },
-            ..
-        } => delta.len(),
+                | Update::ToolCall { delta, .. } => delta.len(),
+                _ => 0,
+            }
+        }
         AgentEvent::ToolExecutionUpdate { update: ToolUpdate::Output(text), .. } => text.len(),
         _ => 0,
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal};
 
 use loopwright_core::event::{Role, RunOutcome};
-use loopwright_core::message::ResultStatus;
+use loopwright_core::message::{MessageKind, ResultStatus};
 use loopwright_core::model::Update;
 use loopwright_core::tool::TodoList;
 use loopwright_core::{AgentEvent, Environment as _, Message, SystemEnvironment};
@@ -65,6 +65,13 @@ impl Printer {
         match event {
             AgentEvent::MessageStart { .. } => (self.printed, self.has_text) = (false, false),
             AgentEvent::MessageUpdate { update, .. } => self.update(update)?,
+            AgentEvent::MessageEnd { message } if message.is_detached() => {
+                // Whole, since several can stream at once.
+                if let MessageKind::Detached(shown) = &message.body {
+                    let text = shown.reply.text();
+                    self.note_line(&format!("[{}] {}", shown.speaker, text.trim()))?;
+                }
+            }
             AgentEvent::MessageEnd { message } => {
                 // The pattern's own messages do not stream.
                 if message.role() == Role::Assistant && !self.has_text {

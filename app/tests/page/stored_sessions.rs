@@ -3,10 +3,11 @@
 
 use loopwright_core::event::{Decision, Provided};
 use loopwright_core::log::LogEntry;
+use loopwright_core::session::Profile;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::tool::{ActionRequest, Effect};
 use loopwright_core::{AgentBuilder, GenericAgent, ToolError, tool_fn};
-use loopwright_patterns::PiPattern;
+use loopwright_patterns::{PiPattern, Reflect};
 use loopwright_test_support::browser::Tab;
 use serde_json::{Map, Value, json};
 
@@ -67,6 +68,47 @@ fn a_tool_that_asks_for_input_receives_it() {
             |item| matches!(item, LogEntry::Decided { decision, .. } if **decision == provided)
         )
     );
+    assert_eq!(tab.console_errors(), Vec::<String>::new());
+}
+
+/// C555: Detached replies that are shown stand below the names of their speakers. The ones that
+/// stream stay apart, and one that is withdrawn leaves nothing.
+#[test]
+fn detached_replies_stand_below_their_speakers() {
+    let role = Profile::new().shown("judge");
+    let verdict = Script::text(r#"{"is_good": true, "reason": "It rhymes."}"#);
+    let model = ScriptedModel::new([Script::text("A line."), verdict]);
+    let pattern = Reflect::new("It rhymes.", PiPattern).judge(role);
+    let agent = GenericAgent::builder(model.discard_requests(), pattern).build().unwrap();
+    let fixture = Fixture::after(&agent, 1);
+    let tab = fixture.before();
+    tab.until_text(".speaker", "judge");
+    assert_eq!(tab.count(".speaker"), 1);
+    assert!(tab.text("#log").contains("A line."), "{}", tab.text("#log"));
+    let shown = tab.eval(
+        "import('./view.js').then(async ({ Conversation }) => {
+           const root = document.createElement('div');
+           const page = new Conversation(root, { changed() {}, replied() {}, ended() {} });
+           const event = (id, speaker, more) =>
+             page.apply({ type: 'detached_update', message_id: id, speaker, block: 0, ...more });
+           const says = (id, speaker, delta) => event(id, speaker, { kind: 'text', delta });
+           const text = async () => {
+             await new Promise((done) => setTimeout(done, 100));
+             return [...root.children].map((one) => one.textContent).join('|');
+           };
+           says(2, 'pro', 'Cars '); says(3, 'contra', 'No'); says(2, 'pro', 'kill.');
+           const all = [await text()];
+           event(3, 'contra', { kind: 'withdrawn' });
+           const parts = [{ type: 'text', text: 'Cars kill.' }];
+           const message = { id: 2, role: 'detached', speaker: 'pro', parts, stop: 'stop' };
+           page.apply({ type: 'message_end', message });
+           says(4, 'pro', 'And');
+           page.reconnected();
+           says(4, 'pro', 'And more.');
+           return [...all, await text()];
+         })",
+    );
+    assert_eq!(shown, json!(["proCars kill.|contraNo", "proCars kill.|proAnd more."]));
     assert_eq!(tab.console_errors(), Vec::<String>::new());
 }
 

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use loopwright_core::Message;
-use loopwright_core::message::{CallId, Content, ContentPart, MessageId, MessageKind, ToolResult};
+use loopwright_core::message::{
+    AssistantMessage, CallId, Content, ContentPart, MessageId, MessageKind, ToolResult,
+};
 use loopwright_core::tool::Progress;
 use serde_json::Value;
 
@@ -33,6 +35,8 @@ pub(crate) struct Entry {
 pub(crate) enum Kind {
     /// A message of the user.
     User(Arc<Message>),
+    /// The name of who speaks in the next block, a detached reply.
+    Speaker(Arc<str>),
     /// Text of a reply.
     Text(ReplyText),
     /// Thinking of the model.
@@ -62,12 +66,8 @@ impl ReplyText {
         match self {
             ReplyText::Streaming(text) => text,
             ReplyText::Complete(message, part) => match &message.body {
-                MessageKind::Assistant(reply) => match reply.parts.get(*part) {
-                    Some(ContentPart::Text { text, .. } | ContentPart::Thinking { text, .. }) => {
-                        text
-                    }
-                    _ => "",
-                },
+                MessageKind::Assistant(reply) => text_of_part(reply, *part),
+                MessageKind::Detached(shown) => text_of_part(&shown.reply, *part),
                 _ => "",
             },
         }
@@ -76,6 +76,13 @@ impl ReplyText {
     /// Returns whether the message is complete.
     pub(crate) fn is_complete(&self) -> bool {
         matches!(self, ReplyText::Complete(..))
+    }
+}
+
+fn text_of_part(reply: &AssistantMessage, part: usize) -> &str {
+    match reply.parts.get(part) {
+        Some(ContentPart::Text { text, .. } | ContentPart::Thinking { text, .. }) => text,
+        _ => "",
     }
 }
 

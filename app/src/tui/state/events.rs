@@ -31,6 +31,11 @@ impl State {
                 Update::Withdrawn => Activity::Requesting,
                 _ => Activity::Writing,
             }),
+            AgentEvent::DetachedUpdate { update, .. } => self.set_activity(match update {
+                Update::Thinking { .. } => Activity::Thinking,
+                Update::Withdrawn => Activity::Requesting,
+                _ => Activity::Writing,
+            }),
             AgentEvent::Retry(notice) => {
                 let until = envelope.time.saturating_add(notice.delay_ms);
                 self.set_activity(Activity::Retrying(notice.clone(), until));

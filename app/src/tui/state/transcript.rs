@@ -1,5 +1,6 @@
 //! The transcript: events turned into blocks. A delta costs time in proportion to its own length.
 
+mod detached;
 mod streaming;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,8 @@ pub(crate) struct Transcript {
     /// The model's todo list, with the call that wrote it and the number of the result.
     todos: Option<(MessageId, CallId, TodoList)>,
     streaming: Streaming,
+    /// The detached replies that stream, each with its block.
+    speaking: Vec<(MessageId, u64)>,
 }
 
 impl Transcript {
@@ -68,6 +71,7 @@ impl Transcript {
         if let Some(message) = self.streaming.message() {
             self.withdraw(message);
         }
+        self.withdraw_detached();
         for entry in self.entries.iter_mut() {
             if let Kind::Tool(tool) = &mut entry.kind
                 && tool.phase == Phase::Running
@@ -130,6 +134,9 @@ impl Transcript {
                     }
                 }
             }
+            AgentEvent::DetachedUpdate { message_id, speaker, update } => {
+                self.detached(*message_id, speaker, update)
+            }
             AgentEvent::MessageEnd { message } => self.message(message),
             AgentEvent::ToolExecutionStart { call, name, arguments } => {
                 let mut runs = false;
@@ -170,7 +177,10 @@ impl Transcript {
                 self.result(call, name, result);
             }
             AgentEvent::ExternalAction(action) => self.call_pending(action),
-            AgentEvent::AgentEnd(_) => self.running.clear(),
+            AgentEvent::AgentEnd(_) => {
+                self.running.clear();
+                self.withdraw_detached();
+            }
             AgentEvent::ExternalActionEnd { call, decision, .. } => {
                 if matches!(**decision, Decision::ApproveWith(_)) {
                     self.push_notice(Tone::Quiet, "The call was approved with other arguments.");
@@ -244,6 +254,7 @@ impl Transcript {
                 }
             }
             MessageKind::ToolResult(result) => self.result(&result.call, &result.name, message),
+            MessageKind::Detached(shown) => self.whole_detached(message, shown),
             _ => {}
         }
     }

@@ -167,6 +167,10 @@ fn paint(
             Painted::Thought(text)
         }
         Kind::User(message) => Painted::Lines(wrap(&user_text(message), width, theme.user)),
+        Kind::Speaker(name) => {
+            let style = theme.accent.add_modifier(Modifier::BOLD);
+            Painted::Lines(wrap(name, width, style))
+        }
         Kind::Table(rows) => Painted::Lines(table(rows, width, theme)),
         Kind::Welcome(root) => Painted::Lines(welcome(root, width, theme)),
         Kind::Thinking(thought) => Painted::Lines(thinking(thought, width, open, theme)),
@@ -309,6 +313,7 @@ pub(super) fn mark(entry: &Entry, theme: &Theme) -> Option<Span<'static>> {
         Kind::Thinking(_) => Span::styled("·", theme.dim),
         Kind::Notice(Tone::Error, _) => Span::styled("!", theme.error),
         Kind::Notice(..) | Kind::Table(_) => Span::styled("·", theme.dim),
+        Kind::Speaker(_) => Span::styled("»", theme.accent),
         Kind::Text(_) | Kind::Welcome(_) | Kind::Tool(_) => return None,
     })
 }

@@ -210,11 +210,14 @@ impl TranscriptView {
     }
 }
 
-/// Returns the number of empty lines above a block: none between consecutive calls, nor above a
-/// block that is hidden.
+/// Returns the number of empty lines above a block: none between consecutive calls, below the name
+/// of a speaker, or above a block that is hidden.
 fn gap(entries: &[Entry], at: usize) -> usize {
     let is_tool = |entry: &Entry| matches!(entry.kind, Kind::Tool(_));
     let Some(entry) = entries.get(at).filter(|entry| !entry.is_hidden()) else { return 0 };
     let before = entries[..at].iter().rev().find(|entry| !entry.is_hidden());
-    before.map_or(0, |before| usize::from(!(is_tool(entry) && is_tool(before))))
+    let follows = |before: &Entry| {
+        matches!(before.kind, Kind::Speaker(_)) || is_tool(entry) && is_tool(before)
+    };
+    before.map_or(0, |before| usize::from(!follows(before)))
 }

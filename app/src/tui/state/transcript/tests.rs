@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loopwright_core::message::RunId;
+use loopwright_core::message::{AssistantMessage, DetachedMessage, RunId};
 use loopwright_core::model::ModelErrorKind;
 use loopwright_core::testing::{Gate, Harness, Script, TestTool};
 use loopwright_patterns::PiPattern;
@@ -15,6 +15,7 @@ use crate::tui::state::user_text;
 fn words(all: &Transcript) -> Vec<String> {
     let one = |entry: &Entry| match &entry.kind {
         Kind::User(message) => format!("user: {}", user_text(message)),
+        Kind::Speaker(name) => format!("speaker: {name}"),
         Kind::Text(text) => format!("text: {}", text.as_str()),
         Kind::Thinking(thought) => format!("thinking: {}", thought.text.as_str()),
         Kind::Tool(tool) => {
@@ -243,4 +244,38 @@ async fn replies_that_are_not_whole_are_marked() {
         opened.merge(&harness.handle.state().await.unwrap().messages);
         assert_eq!(words(&opened).last().unwrap(), mark);
     }
+}
+
+fn detached(id: u64, speaker: &str, update: Update) -> Envelope {
+    let (message_id, speaker) = (MessageId(id), speaker.into());
+    envelope(AgentEvent::DetachedUpdate { message_id, speaker, update })
+}
+
+/// C555: Detached replies that are shown stream below the names of their speakers, each apart, and
+/// end as they are read from the log. One that is withdrawn leaves nothing.
+#[test]
+fn detached_replies_stream_below_their_speakers() {
+    let says = |delta: &str| Update::Text { block: 0, delta: delta.into() };
+    let mut live = Transcript::default();
+    live.event(&detached(2, "pro", says("Cars ")));
+    live.event(&detached(3, "contra", says("No")));
+    live.notice(Tone::Quiet, "A notice.");
+    live.event(&detached(2, "pro", says("kill.")));
+    let streaming = ["speaker: pro", "text: Cars kill.", "speaker: contra", "text: No"];
+    assert_eq!(words(&live), [&streaming[..], &["notice: A notice."]].concat());
+    live.event(&detached(3, "contra", Update::Withdrawn));
+    assert_eq!(words(&live), ["speaker: pro", "text: Cars kill.", "notice: A notice."]);
+    let reply = AssistantMessage::from("Cars kill.");
+    let whole = Arc::new(Message::new(MessageId(2), DetachedMessage::new("pro", reply)));
+    live.event(&envelope(AgentEvent::MessageEnd { message: whole.clone() }));
+    assert_eq!(words(&live), ["speaker: pro", "text: Cars kill.", "notice: A notice."]);
+    let mut read = Transcript::default();
+    read.merge(&[whole]);
+    assert_eq!(words(&read), ["speaker: pro", "text: Cars kill."]);
+    // A view that joins again gets what streams from its beginning.
+    live.event(&detached(4, "pro", says("And ")));
+    live.join(&[]);
+    live.event(&detached(4, "pro", says("And more")));
+    assert_eq!(words(&live).last().unwrap(), "text: And more");
+    assert_eq!(words(&live).len(), 5);
 }
