@@ -19,7 +19,7 @@ impl BehaviorPattern for Debate {
                 for side in ["pro", "contra"] {
                     let text = UserMessage::from(format!("You argue {side}. So far:\n{debate}"));
                     let key = format!("{side}-{round}");
-                    let ask = Ask::detached().model(side).also(text).key(key);
+                    let ask = Ask::detached().model(side).also(text).key(key).shown(side);
                     let speech = step.ask_with(ask).await?.or_end()?;
                     debate += &format!("{side}: {}\n", speech.text());
                 }
@@ -46,7 +46,8 @@ fn replies() -> [Script; 5] {
     ["Cars kill.", "Cars carry.", "Trains carry.", "Not to me.", "Pro wins."].map(Script::text)
 }
 
-/// C503: each side sees the debate so far, and the verdict alone joins the conversation.
+/// C503 C551: each side sees the debate so far. The speeches are shown, and the verdict alone joins
+/// the conversation.
 #[tokio::test(start_paused = true)]
 async fn two_sides_argue_and_a_judge_decides() {
     let model = ScriptedModel::new(replies());
@@ -54,7 +55,14 @@ async fn two_sides_argue_and_a_judge_decides() {
     let harness = Harness::new(Debate { rounds: 2 }, [], agent).await;
     let outcome = harness.handle.prompt("Ban cars?").await.unwrap();
     assert_eq!((&*outcome.text, outcome.has_finished()), ("Pro wins.", true));
-    assert_eq!(harness.transcript().await, ["U:Ban cars?", "A:Pro wins./Stop"]);
+    let speeches = [
+        "D:pro: Cars kill.",
+        "D:contra: Cars carry.",
+        "D:pro: Trains carry.",
+        "D:contra: Not to me.",
+    ];
+    let shown = [&["U:Ban cars?"][..], &speeches, &["A:Pro wins./Stop"]].concat();
+    assert_eq!(harness.transcript().await, shown);
     let judged = model.requests()[4].messages.last().unwrap().text();
     let debate = "pro: Cars kill.\ncontra: Cars carry.\npro: Trains carry.\ncontra: Not to me.\n";
     assert_eq!(judged, format!("The debate:\n{debate}Who wins, and why?"));
