@@ -27,6 +27,11 @@ impl Entries {
         self.list.len()
     }
 
+    /// Returns the index of a block.
+    pub(super) fn position(&self, id: u64) -> Option<usize> {
+        self.list.iter().rposition(|entry| entry.id == id)
+    }
+
     /// Returns a block by its index.
     pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Entry> {
         self.list.get_mut(index)

@@ -1,6 +1,6 @@
 //! The transcript: events turned into blocks. A delta costs time in proportion to its own length.
 
-mod detached;
+mod speakers;
 mod streaming;
 #[cfg(test)]
 mod tests;
@@ -14,6 +14,7 @@ use loopwright_core::model::Update;
 use loopwright_core::tool::{TodoList, ToolUpdate};
 use loopwright_core::{AgentEvent, Message};
 
+use self::speakers::Speakers;
 use self::streaming::Streaming;
 use super::effect::{Choice, Tone};
 use super::entries::Entries;
@@ -33,8 +34,7 @@ pub(crate) struct Transcript {
     /// The model's todo list, with the call that wrote it and the number of the result.
     todos: Option<(MessageId, CallId, TodoList)>,
     streaming: Streaming,
-    /// The detached replies that stream, each with its block.
-    speaking: Vec<(MessageId, u64)>,
+    speakers: Speakers,
 }
 
 impl Transcript {
@@ -71,7 +71,7 @@ impl Transcript {
         if let Some(message) = self.streaming.message() {
             self.withdraw(message);
         }
-        self.withdraw_detached();
+        self.withdraw_all_detached();
         for entry in self.entries.iter_mut() {
             if let Kind::Tool(tool) = &mut entry.kind
                 && tool.phase == Phase::Running
@@ -89,7 +89,7 @@ impl Transcript {
 
     /// Returns the index of a block.
     pub(crate) fn position(&self, id: u64) -> Option<usize> {
-        self.entries().iter().rposition(|entry| entry.id == id)
+        self.entries.position(id)
     }
 
     /// Returns a block by its id.
@@ -134,9 +134,14 @@ impl Transcript {
                     }
                 }
             }
-            AgentEvent::DetachedUpdate { message_id, speaker, update } => {
-                self.detached(*message_id, speaker, update)
-            }
+            AgentEvent::DetachedUpdate { message_id: id, .. } if self.seen.contains(id) => {}
+            AgentEvent::DetachedUpdate { message_id, speaker, update } => match update {
+                Update::Text { delta, .. } => {
+                    self.speakers.say(&mut self.entries, *message_id, speaker, delta)
+                }
+                Update::Withdrawn => self.withdraw_detached(*message_id),
+                _ => {}
+            },
             AgentEvent::MessageEnd { message } => self.message(message),
             AgentEvent::ToolExecutionStart { call, name, arguments } => {
                 let mut runs = false;
@@ -179,7 +184,7 @@ impl Transcript {
             AgentEvent::ExternalAction(action) => self.call_pending(action),
             AgentEvent::AgentEnd(_) => {
                 self.running.clear();
-                self.withdraw_detached();
+                self.withdraw_all_detached();
             }
             AgentEvent::ExternalActionEnd { call, decision, .. } => {
                 if matches!(**decision, Decision::ApproveWith(_)) {
@@ -254,7 +259,10 @@ impl Transcript {
                 }
             }
             MessageKind::ToolResult(result) => self.result(&result.call, &result.name, message),
-            MessageKind::Detached(shown) => self.whole_detached(message, shown),
+            MessageKind::Detached(shown) => {
+                let after = self.speakers.end(&mut self.entries, message, shown);
+                self.reinsert(after);
+            }
             _ => {}
         }
     }
@@ -296,6 +304,17 @@ impl Transcript {
     fn withdraw(&mut self, message: MessageId) {
         let (_, after) = self.streaming.take(&mut self.entries, message);
         self.reinsert(after);
+    }
+
+    fn withdraw_detached(&mut self, message: MessageId) {
+        let after = self.speakers.take(&mut self.entries, message);
+        self.reinsert(after);
+    }
+
+    fn withdraw_all_detached(&mut self) {
+        while let Some(message) = self.speakers.message() {
+            self.withdraw_detached(message);
+        }
     }
 
     fn result(&mut self, call: &CallId, name: &Arc<str>, result: &Arc<Message>) {
