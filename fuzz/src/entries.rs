@@ -244,7 +244,8 @@ impl Source<'_> {
     fn reservations(&mut self) -> Vec<Reservation> {
         let reservation = |source: &mut Self| {
             let message = source.message_id();
-            Reservation::new(message, source.estimate())
+            let speaker = source.maybe(|source| source.one_of(&TEXTS).into());
+            Reservation::new(message, source.estimate()).speaker(speaker)
         };
         (0..self.byte() % 4).map(|_| reservation(self)).collect()
     }

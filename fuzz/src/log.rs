@@ -2,11 +2,10 @@
 
 use std::fmt::Debug;
 
-use loopwright_core::event::{AgentEvent, Envelope};
+use loopwright_core::event::Envelope;
 use loopwright_core::log::{
     Follower, LogEntry, SessionInfo, SessionLog, check_log, replay_messages,
 };
-use loopwright_core::model::Update;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -54,7 +53,7 @@ fn check_events(entries: &[LogEntry], log: &SessionLog, random: &mut Random) {
         assert!(missed.len() >= withdrawn.len(), "{withdrawn:?} are withdrawn");
         let (first, rest) = missed.split_at(withdrawn.len());
         for (event, update) in first.iter().zip(withdrawn) {
-            assert_eq!((event.seq, event.event), (after, update));
+            assert_eq!((event.seq, &event.event), (after, &update));
         }
         let unseen = events.iter().skip_while(|event| event.seq <= after);
         assert!(rest.iter().eq(unseen), "the events after {after}");

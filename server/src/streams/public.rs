@@ -286,5 +286,13 @@ mod tests {
             let json = serde_json::to_string(&event).unwrap();
             assert!(!json.contains("secret") && json.contains("\"seq\":1"), "{json}");
         }
+        let shown = |update| {
+            let speaker = "critic".into();
+            let event =
+                AgentEvent::DetachedUpdate { message_id: Default::default(), speaker, update };
+            public(&Envelope::new(1, "s", Default::default(), 0, event)).is_some()
+        };
+        assert!(shown(Update::Text { block: 0, delta: "Too long.".into() }));
+        assert!(!shown(Update::Thinking { block: 0, delta: "secret".into() }));
     }
 }
