@@ -15,6 +15,12 @@ ROW = sys.argv[1]
 DIR = pathlib.Path(sys.argv[2])
 URL = os.environ["MOCK"]
 SLOW = float(os.environ.get("SLOW", 0))
+SLEEP = float(os.environ.get("SLEEP", 5))
+# Documents of about 500 tokens; a note on one takes 150 to 250 ms and 100 tokens.
+TEXT = "The parties agree on the following. " * 56
+DOCUMENTS = [f"HOLD {150 + n * 37 % 100} 500 100 Document {n}: {TEXT}" for n in range(1, 21)]
+# The limit of the notes: 11 of them cost $0.02475 and 6,600 tokens, 12 cost $0.0270 and 7,200.
+DOLLARS, TOKENS = "0.025", 6_700
 
 TEXTS = {
     "panic": "CALL boom {}",
@@ -30,6 +36,10 @@ TEXTS = {
 
 def echo(text):
     return text
+
+
+def look():
+    return "There is more to look at."
 
 
 def boom():

@@ -115,6 +115,10 @@ async def stored():
 
 
 async def main():
+    if common.ROW.split("_")[0] in ("limit", "sleep", "wake", "map"):
+        import jobs
+
+        return await jobs.run()
     if common.ROW in ("kill", "resume", "ask", "approve"):
         return await stored()
     graph = agent(InMemorySaver())

@@ -6,8 +6,17 @@ The conversation is the script. If the last message is a user message that conta
     CALL name {"json": "arguments"}
 
 the reply is that tool call. If it is a user message that contains "Call it again", as everruns
-sends it after an approval, the reply is the last call once more. Otherwise the reply is the text
-"done". Every request body is appended to the log file as one line of JSON, before it is answered.
+sends it after an approval, the reply is the last call once more. If any user message contains
+
+    AGAIN name {"json": "arguments"}
+
+the reply is that tool call as long as the request allows calls. Otherwise the reply is the text
+"done". If the last message contains
+
+    HOLD milliseconds input-tokens output-tokens
+
+the reply comes after that time and reports those tokens. Every request is appended to the log file
+as one line of JSON before it is answered: its body, its time, and how many were in progress then.
 
     server.py LOG_FILE        prints its port on the first line and serves until it is killed
 """
@@ -17,13 +26,16 @@ import re
 import socket
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 CALL = re.compile(r"CALL (\w+) (\{[^}]*\})")
-USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+AGAIN = re.compile(r"AGAIN (\w+) (\{[^}]*\})")
+HOLD = re.compile(r"HOLD (\d+) (\d+) (\d+)")
 
 lock = threading.Lock()
 count = 0
+in_progress = 0
 log = open(sys.argv[1], "a", encoding="utf-8")
 
 
@@ -41,11 +53,21 @@ def reply_to(body, number):
     if "Call it again" in script:
         script = " ".join(text_of(m) for m in body["messages"] if m["role"] == "user")
     call = CALL.search(script)
+    if not call and body.get("tools") and body.get("tool_choice") != "none":
+        call = AGAIN.search(" ".join(text_of(m) for m in body["messages"] if m["role"] == "user"))
     if not call:
         return {"role": "assistant", "content": "done"}, "stop"
     function = {"name": call[1], "arguments": call[2]}
     calls = [{"id": f"call_{number}", "type": "function", "function": function}]
     return {"role": "assistant", "content": None, "tool_calls": calls}, "tool_calls"
+
+
+def work_of(body):
+    """Returns the seconds that the reply to a request takes, and its usage."""
+    held = HOLD.search(text_of(body["messages"][-1]))
+    ms, tokens_in, tokens_out = (int(figure) for figure in held.groups()) if held else (0, 10, 5)
+    usage = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out}
+    return ms / 1e3, {**usage, "total_tokens": tokens_in + tokens_out}
 
 
 def deltas(message):
@@ -83,15 +105,21 @@ class Handler(BaseHTTPRequestHandler):
         self.send("application/json", json.dumps(models).encode())
 
     def do_POST(self):
-        global count
+        global count, in_progress
         raw = self.rfile.read(int(self.headers["Content-Length"]))
         body = json.loads(raw)
         with lock:
             count += 1
+            in_progress += 1
             number = count
-            line = {"path": self.path, "body": body}
+            line = {"path": self.path, "body": body, "time": time.time()}
+            line["in_progress"] = in_progress
             log.write(json.dumps(line) + "\n")
             log.flush()
+        seconds, usage = work_of(body) if body.get("messages") else (0, {})
+        time.sleep(seconds)
+        with lock:
+            in_progress -= 1  # before the reply, after which the client may send the next request
         if not self.path.endswith("/chat/completions"):
             self.send_error(404)
             return
@@ -99,7 +127,7 @@ class Handler(BaseHTTPRequestHandler):
         head = {"id": f"reply_{number}", "created": 1_760_000_000, "model": body["model"]}
         if not body.get("stream"):
             choices = [{"index": 0, "message": message, "finish_reason": reason}]
-            whole = {**head, "object": "chat.completion", "choices": choices, "usage": USAGE}
+            whole = {**head, "object": "chat.completion", "choices": choices, "usage": usage}
             self.send("application/json", json.dumps(whole).encode())
             return
         head["object"] = "chat.completion.chunk"
@@ -108,7 +136,7 @@ class Handler(BaseHTTPRequestHandler):
             for delta in deltas(message)
         ]
         chunks.append({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
-        chunks.append({**head, "choices": [], "usage": USAGE})
+        chunks.append({**head, "choices": [], "usage": usage})
         lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in chunks] + ["data: [DONE]\n\n"]
         self.send("text/event-stream", "".join(lines).encode())
 

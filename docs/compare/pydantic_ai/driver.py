@@ -99,6 +99,10 @@ charge_step.__name__ = "charge"
 
 
 async def main():
+    if common.ROW.split("_")[0] in ("limit", "sleep", "wake", "map"):
+        import jobs
+
+        return await jobs.run()
     saved = common.DIR / "messages.json"
     if common.ROW == "turns":
         history = []

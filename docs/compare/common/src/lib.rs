@@ -60,6 +60,24 @@ pub fn slow() -> Duration {
     Duration::from_secs(seconds("SLOW").unwrap_or(0))
 }
 
+/// Returns the time after which the agent of the row `sleep` reports: the seconds in `SLEEP`, or 5.
+pub fn sleep() -> Duration {
+    Duration::from_secs(seconds("SLEEP").unwrap_or(5))
+}
+
+/// Maximum cost of the notes on the [`documents`], in US dollars: 11 notes cost 0.02475, 12 cost
+/// 0.0270.
+pub const DOLLARS: f64 = 0.025;
+/// Maximum number of tokens of the notes: 11 notes take 6,600 tokens, 12 take 7,200.
+pub const TOKENS: u64 = 6_700;
+
+/// Returns 20 documents of about 500 tokens. A note on one takes 150 to 250 ms and 100 tokens.
+pub fn documents() -> Vec<String> {
+    let text = "The parties agree on the following. ".repeat(56);
+    let document = |n| format!("HOLD {} 500 100 Document {n}: {text}", 150 + n * 37 % 100);
+    (1..=20).map(document).collect()
+}
+
 /// Returns the CPU time that the process has used, in milliseconds.
 pub fn cpu_ms() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);

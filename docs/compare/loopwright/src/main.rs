@@ -1,5 +1,7 @@
 //! The rows of the comparison with loopwright.
 
+mod jobs;
+
 use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -87,6 +89,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             };
             common::agents(start).await?
         }
+        "limit" | "sleep" | "wake" | "map" => jobs::run(&setup).await?,
         "kill" | "resume" | "ask" | "approve" => stored(&setup, &agent).await?,
         "steer" => {
             let handle = agent.session().await?;

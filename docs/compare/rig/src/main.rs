@@ -1,5 +1,7 @@
 //! The rows of the comparison with rig.
 
+mod jobs;
+
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
@@ -115,6 +117,10 @@ async fn main() -> Fallible<()> {
                 prompt(&agent, &format!("s{number}"), &text).await
             };
             println!("{}", common::agents(start).await?);
+            return Ok(());
+        }
+        "limit" | "limit_hook" | "sleep" | "map" => {
+            println!("{}", jobs::run(&setup).await?);
             return Ok(());
         }
         "ask" => {
