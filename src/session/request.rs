@@ -263,7 +263,8 @@ async fn stream_reply(
         Some(_) => estimate_last(session, model.info(), &request),
     };
     budget::check(session, 1, needed)?;
-    let Admission::Admitted(held) = budget::admit(session, needed).await? else {
+    let Admission::Admitted(held) = budget::admit(session, needed, Estimate::default()).await?
+    else {
         return Ok(Reply::empty(None));
     };
     let estimate = needed.input;

@@ -379,16 +379,17 @@ async fn requests_that_were_sent_together_are_replayed() {
 }
 
 /// C492: A budget that is too small for all requests is used for as many as fit, in their order.
-/// Those whose turn does not come have the limit, and what was reserved for them is free again.
+/// Those whose turn does not come have the limit, and what was reserved for them is free again. The
+/// room that is reserved for them does not delay those before.
 #[tokio::test(start_paused = true)]
 async fn as_many_requests_as_fit_are_sent() {
-    // (budget, number of replies)
+    // (budget, number of replies, rounds of four at once)
     let cases = [
-        (Budget::default().turns(2), 2),
-        (Budget::default().tokens(4_000), 5),
-        (Budget::default().tokens(600), 0),
+        (Budget::default().turns(2), 2, 1),
+        (Budget::default().tokens(4_000), 5, 2),
+        (Budget::default().tokens(600), 0, 0),
     ];
-    for (budget, expected) in cases {
+    for (budget, expected, rounds) in cases {
         let pattern = does(move |step| {
             Box::pin(async move {
                 step.take_input().await?;
@@ -415,8 +416,10 @@ async fn as_many_requests_as_fit_are_sent() {
         let reply = |_: &ChatRequest| Script::text("yes").wait(ms(10)).usage(Usage::new(600, 150));
         let harness = Harness::new(pattern, [], |agent| agent).await;
         drop(harness.model.clone().reply_with(reply)); // of all clones
+        let start = Instant::now();
         let outcome = harness.handle.prompt("go").await.unwrap();
         assert_eq!(outcome.end, RunStatus::Done, "{outcome:?}");
+        assert_eq!(start.elapsed(), ms(10) * (rounds + 1), "{budget:?}");
         harness.check().await;
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::{MemoryError, StepError};
 use crate::log::entry::LogEntry;
-use crate::log::turn::Reservation;
+use crate::log::turn::{Estimate, Reservation};
 use crate::message::Message;
 use crate::session::Session;
 use crate::session::request::budget;
@@ -74,7 +74,7 @@ fn check(session: &Session, start: &RequestStart, needed: Needed) -> Result<(), 
     let checked = budget::check_prices(session, &start.model);
     let checked = checked.and_then(|()| budget::check(session, 1, needed));
     checked.map_err(|why: StepError| why.to_string())?;
-    match budget::fits_beside(session, needed) {
+    match budget::fits_beside(session, needed, Estimate::default()) {
         true => Ok(()),
         false => Err(OTHERS_IN_PROGRESS.into()),
     }

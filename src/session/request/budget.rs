@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use crate::error::StepError;
 use crate::event::outcome::RunCause;
 use crate::limits::{Budget, Limit, LimitReached, Limits, Resource, Spent, WrapUp};
+use crate::log::turn::Estimate;
 use crate::model::ModelInfo;
 use crate::session::Session;
 use crate::session::budget_part::Part;
@@ -145,13 +146,19 @@ pub(crate) fn check(session: &Session, turns: u32, needed: Needed) -> Result<(),
 }
 
 /// Returns whether the output of one more request fits beside the outputs in progress. Without any,
-/// it always fits: the last request may exceed a budget by its output.
-pub(crate) fn fits_beside(session: &Session, needed: Needed) -> bool {
+/// it always fits: the last request may exceed a budget by its output. The outputs may use the room
+/// of reserved requests that can still be given up.
+pub(crate) fn fits_beside(session: &Session, needed: Needed, to_give_up: Estimate) -> bool {
     let Some(mut output) = session.in_flight.output() else { return true };
     output.add(needed.output);
     let cost = output.cost.unwrap_or_default();
-    budgets(session, kept(session)).all(|checked| {
-        let left = checked.left();
+    budgets(session, kept(session)).all(|Checked { budget, spent, kept, .. }| {
+        let spent = Spent {
+            tokens: spent.tokens.saturating_sub(to_give_up.tokens),
+            cost: spent.cost - to_give_up.cost.unwrap_or_default(),
+            ..spent
+        };
+        let left = budget.left(&spent).left(&kept);
         left.tokens.is_none_or(|left| output.tokens <= left)
             && left.cost.is_none_or(|left| cost <= left)
     })
@@ -167,10 +174,14 @@ pub(crate) enum Admission {
 }
 
 /// Decides whether a request with checked or reserved input may be sent now. It must fit beside the
-/// requests in progress, and into the shared budget. Waits for other sessions if this one has no
-/// request in progress.
-pub(crate) async fn admit(session: &mut Session, needed: Needed) -> Result<Admission, StepError> {
-    if !fits_beside(session, needed) {
+/// requests in progress, without the reserved ones that can still be given up, and into the shared
+/// budget. Waits for other sessions if this one has no request in progress.
+pub(crate) async fn admit(
+    session: &mut Session,
+    needed: Needed,
+    to_give_up: Estimate,
+) -> Result<Admission, StepError> {
+    if !fits_beside(session, needed, to_give_up) {
         return Ok(Admission::Later);
     }
     let mut held = HeldBudget { output: needed.output, permit: None };

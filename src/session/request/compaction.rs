@@ -11,6 +11,7 @@ use crate::error::{Failure, InputError, StepError};
 use crate::event::input::QueueKind;
 use crate::limits::{Limit, LimitReached};
 use crate::log::entry::LogEntry;
+use crate::log::turn::Estimate;
 use crate::message::{Message, MessageId, StopReason};
 use crate::model::ChatRequest;
 use crate::session::Session;
@@ -271,7 +272,7 @@ async fn summarise(
     let needed = estimate(session, model.info(), &request);
     let checked = budget::check_prices(session, model.info());
     let admitted = match checked.and_then(|()| budget::check(session, 1 + more, needed)) {
-        Ok(()) => budget::admit(session, needed).await,
+        Ok(()) => budget::admit(session, needed, Estimate::default()).await,
         Err(error) => Err(error),
     };
     let held = match admitted {

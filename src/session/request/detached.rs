@@ -200,7 +200,12 @@ pub(crate) async fn send_all(
             && let Some((.., next)) = waiting.as_slice().first()
         {
             let needed = next.needed;
-            let held = match admit_next(session, needed).await {
+            let mut to_give_up = Estimate::default();
+            if terms.as_many_as_fit {
+                let behind = waiting.as_slice().iter().skip(1);
+                behind.for_each(|(.., behind)| to_give_up.add(behind.needed.input));
+            }
+            let held = match admit_next(session, needed, to_give_up).await {
                 Ok(Admission::Admitted(held)) => held,
                 Ok(Admission::Later) => break,
                 Ok(Admission::Interrupted) => break 'sending,
@@ -284,10 +289,14 @@ pub(crate) async fn send_all(
 }
 
 /// Checks the budget for the next of several requests. Usage since the first one counts.
-async fn admit_next(session: &mut Session, needed: Needed) -> Result<Admission, StepError> {
+async fn admit_next(
+    session: &mut Session,
+    needed: Needed,
+    to_give_up: Estimate,
+) -> Result<Admission, StepError> {
     let output = Needed { output: needed.output, ..Needed::default() };
     budget::check(session, 0, output)?;
-    budget::admit(session, needed).await
+    budget::admit(session, needed, to_give_up).await
 }
 
 /// Numbers the events of a stream, and ends it with `None` or with the event that ends the reply.
