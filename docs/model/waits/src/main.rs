@@ -25,6 +25,8 @@ struct Rules {
     keeps: bool,
     /// Sweeps open sessions whose signal has arrived.
     due_signal: bool,
+    /// A wait that is cancelled before it has ended gives its signal back.
+    returns: bool,
 }
 
 const ALL: Rules = Rules {
@@ -37,6 +39,7 @@ const ALL: Rules = Rules {
     rests: true,
     keeps: true,
     due_signal: true,
+    returns: true,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -61,14 +64,20 @@ enum Run {
 struct Log {
     timer: Timer,
     run: Run,
-    /// A signal has arrived, which no wait has taken.
+    /// Number of signals that no wait has.
+    kept: u8,
+    /// A signal has arrived for the wait.
     has_signal: bool,
+    /// Number of signals with which waits have ended.
+    taken: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Entry {
     Set,
     Signal,
+    /// The pattern cancels its wait before it has ended.
+    Cancel,
     /// The timer rings as the cause of a run.
     Ring,
     /// The timer rings during a run that reaches it.
@@ -85,10 +94,25 @@ enum Entry {
 impl Log {
     fn apply(&mut self, entry: Entry, rules: &Rules) {
         match entry {
-            Entry::Set => self.timer = Timer::Waits,
-            Entry::Signal => self.has_signal |= rules.keeps || self.timer == Timer::Waits,
-            Entry::Ring => (self.timer, self.run) = (Timer::Rang, Run::OfTimer),
-            Entry::RingIn | Entry::Rang => self.timer = Timer::Rang,
+            Entry::Set => {
+                (self.timer, self.has_signal) = (Timer::Waits, self.kept > 0);
+                self.kept = self.kept.saturating_sub(1);
+            }
+            Entry::Signal if self.timer == Timer::Waits && !self.has_signal => {
+                self.has_signal = true;
+            }
+            Entry::Signal => self.kept += u8::from(rules.keeps),
+            Entry::Cancel => {
+                self.kept += u8::from(rules.returns && self.has_signal);
+                (self.timer, self.has_signal) = (Timer::None, false);
+            }
+            Entry::Ring | Entry::RingIn | Entry::Rang => {
+                self.timer = Timer::Rang;
+                self.taken += u8::from(std::mem::take(&mut self.has_signal));
+                if entry == Entry::Ring {
+                    self.run = Run::OfTimer;
+                }
+            }
             Entry::StartOfTimer => self.run = Run::OfTimer,
             Entry::Start => self.run = Run::User,
             Entry::End => self.run = Run::None,
@@ -132,8 +156,9 @@ struct State {
     messages: u8,
     aborts: u8,
     signals: u8,
-    /// The sender of a signal knows that it has arrived.
-    is_signalled: bool,
+    cancels: u8,
+    /// Number of signals whose senders know that they have arrived.
+    acknowledged: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -142,6 +167,7 @@ enum Action {
     Work(u8),
     Ring(u8),
     Reach(u8),
+    Cancel(u8),
     Register,
     Leave(u8),
     /// The user sends a message, which a process takes.
@@ -162,7 +188,7 @@ fn is_of_world(action: &Action) -> bool {
 }
 
 fn is_due(state: &State, rules: &Rules) -> bool {
-    let Log { timer, run, has_signal } = state.log;
+    let Log { timer, run, has_signal, .. } = state.log;
     let has_come = rules.due && state.has_passed || rules.due_signal && has_signal;
     run != Run::None || timer == Timer::Waits && has_come
 }
@@ -206,6 +232,9 @@ fn actions(state: &State, rules: &Rules) -> Vec<Action> {
         let has_come = state.has_passed || owner.view.has_signal;
         if owner.view.run == Run::User && has_come && owner.view.timer == Timer::Waits {
             all.push(Action::Reach(p));
+        }
+        if owner.view.run == Run::User && owner.view.timer == Timer::Waits && state.cancels > 0 {
+            all.push(Action::Cancel(p));
         }
         let registers = state.drives && sleeps(&owner.view) && !state.has_passed;
         if registers && !state.registered {
@@ -256,7 +285,7 @@ fn append(state: &mut State, p: u8, entry: Entry, rules: &Rules) {
     state.is_nested |= starts && state.log.run != Run::None;
     state.log.apply(entry, rules);
     state.is_aborted |= entry == Entry::Abort;
-    state.is_signalled |= entry == Entry::Signal;
+    state.acknowledged += u8::from(entry == Entry::Signal);
 }
 
 fn apply(mut state: State, action: Action, rules: &Rules) -> State {
@@ -291,6 +320,10 @@ fn apply(mut state: State, action: Action, rules: &Rules) -> State {
             if let Some(owner) = &mut state.owners[p as usize] {
                 owner.has_rung = rules.compares; // the clock does not know of it
             }
+        }
+        Action::Cancel(p) => {
+            state.cancels -= 1;
+            append(&mut state, p, Entry::Cancel, rules);
         }
         Action::Register => state.registered = true,
         Action::Leave(p) => leave(&mut state, p, false),
@@ -359,8 +392,12 @@ fn check(state: &State, rests: bool) -> Option<&'static str> {
     if rests && is_left && state.has_passed && waits && state.log.run == Run::None {
         return Some("the time has passed, and the timer never rings");
     }
-    if rests && is_left && state.is_signalled && waits && state.log.run == Run::None {
+    if rests && is_left && state.log.has_signal && waits && state.log.run == Run::None {
         return Some("the signal has arrived, and the wait never ends");
+    }
+    let Log { kept, has_signal, taken, .. } = state.log;
+    if !state.is_aborted && state.acknowledged != kept + u8::from(has_signal) + taken {
+        return Some("a signal is lost or doubled");
     }
     if rests && state.rings == 1 && state.continues == 0 {
         return Some("a timer has rung, and the pattern never continues");
@@ -394,7 +431,7 @@ fn explore(first: State, rules: &Rules) -> (usize, Option<(&'static str, Vec<Act
 
 fn configurations() -> Vec<(&'static str, State)> {
     let first = |drives, kills, takeovers, messages, aborts, signals| State {
-        log: Log { timer: Timer::None, run: Run::User, has_signal: false },
+        log: Log { timer: Timer::None, run: Run::User, kept: 0, has_signal: false, taken: 0 },
         owners: [None, None],
         current: None,
         drives,
@@ -410,7 +447,8 @@ fn configurations() -> Vec<(&'static str, State)> {
         messages,
         aborts,
         signals,
-        is_signalled: false,
+        cancels: u8::from(signals > 1),
+        acknowledged: 0,
     };
     vec![
         ("sweeps, three kills", first(false, 3, 0, 0, 0, 0)),
@@ -418,6 +456,7 @@ fn configurations() -> Vec<(&'static str, State)> {
         ("sweeps, two messages", first(false, 2, 1, 2, 0, 0)),
         ("sweeps, an abort", first(false, 2, 1, 1, 1, 0)),
         ("sweeps, a signal", first(false, 2, 1, 0, 0, 1)),
+        ("sweeps, two signals and a cancelled wait", first(false, 2, 1, 0, 0, 2)),
         ("sweeps, a signal and a message", first(false, 1, 1, 1, 0, 1)),
         ("sweeps, a signal and an abort", first(false, 1, 1, 0, 1, 1)),
         ("drives, three kills", first(true, 3, 0, 0, 0, 0)),
@@ -425,6 +464,7 @@ fn configurations() -> Vec<(&'static str, State)> {
         ("drives, two messages", first(true, 2, 1, 2, 0, 0)),
         ("drives, an abort", first(true, 2, 1, 1, 1, 0)),
         ("drives, a signal", first(true, 2, 1, 0, 0, 1)),
+        ("drives, two signals and a cancelled wait", first(true, 2, 1, 0, 0, 2)),
         ("drives, a signal and a message", first(true, 1, 1, 1, 0, 1)),
         ("drives, a signal and an abort", first(true, 1, 1, 0, 1, 1)),
     ]
@@ -440,7 +480,7 @@ fn main() {
             is_right = false;
         }
     }
-    let without: [(&str, Rules); 9] = [
+    let without: [(&str, Rules); 10] = [
         ("fenced", Rules { fenced: false, ..ALL }),
         ("compares", Rules { compares: false, ..ALL }),
         ("starts", Rules { starts: false, ..ALL }),
@@ -450,6 +490,7 @@ fn main() {
         ("rests", Rules { rests: false, ..ALL }),
         ("keeps", Rules { keeps: false, ..ALL }),
         ("due_signal", Rules { due_signal: false, ..ALL }),
+        ("returns", Rules { returns: false, ..ALL }),
     ];
     for (rule, rules) in without {
         let found = configurations()
