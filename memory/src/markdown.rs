@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// C553: A detached reply that is shown has the name of its speaker.
+    /// C524: A detached reply that is shown has the name of its speaker.
     #[test]
     fn a_detached_reply_has_its_speaker() {
         let reply = AssistantMessage::from("Too long.").model("a/b");

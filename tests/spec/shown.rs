@@ -84,7 +84,7 @@ fn is_update(event: &AgentEvent) -> bool {
     matches!(event, AgentEvent::DetachedUpdate { .. })
 }
 
-/// C551: Replies that are shown stream at the same time, each under the name of its speaker. They
+/// C522: Replies that are shown stream at the same time, each under the name of its speaker. They
 /// stand in the history, and no request contains them.
 #[tokio::test(start_paused = true)]
 async fn shown_replies_stream_and_stand_in_the_history_but_in_no_request() {
@@ -111,7 +111,7 @@ async fn shown_replies_stream_and_stand_in_the_history_but_in_no_request() {
     assert_eq!(harness.transcript().await[..4], TRANSCRIPT);
 }
 
-/// C551: Hooks that change the conversation do not get them, not even after a rewind.
+/// C522: Hooks that change the conversation do not get them, not even after a rewind.
 #[tokio::test(start_paused = true)]
 async fn hooks_get_no_shown_replies() {
     let seen: Arc<std::sync::Mutex<Vec<Vec<String>>>> = Arc::default();
@@ -144,7 +144,7 @@ async fn hooks_get_no_shown_replies() {
     harness.check().await;
 }
 
-/// C551: A request that is not detached cannot be shown, and one that is not shown stays silent.
+/// C522: A request that is not detached cannot be shown, and one that is not shown stays silent.
 #[tokio::test(start_paused = true)]
 async fn only_detached_requests_are_shown() {
     let pattern = does(|step| {
@@ -163,7 +163,7 @@ async fn only_detached_requests_are_shown() {
     assert_eq!(harness.transcript().await, ["U:Why?", "A:Yes./Stop"]);
 }
 
-/// C551: A profile shows the detached requests of a role, and changes no other.
+/// C522: A profile shows the detached requests of a role, and changes no other.
 #[tokio::test(start_paused = true)]
 async fn a_profile_shows_detached_requests() {
     let pattern = does(|step| {
@@ -183,7 +183,7 @@ async fn a_profile_shows_detached_requests() {
     harness.check().await;
 }
 
-/// C552: A late subscriber gets what has streamed. A reply that fails, or that an abort or a steer
+/// C523: A late subscriber gets what has streamed. A reply that fails, or that an abort or a steer
 /// cuts off, is withdrawn.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_does_not_complete_is_withdrawn() {
@@ -221,7 +221,7 @@ async fn a_reply_that_does_not_complete_is_withdrawn() {
     }
 }
 
-/// C552: A crash withdraws what has streamed for the subscribers that saw it, and only for them.
+/// C523: A crash withdraws what has streamed for the subscribers that saw it, and only for them.
 #[tokio::test(start_paused = true)]
 async fn a_crash_withdraws_what_has_streamed() {
     let mut harness = harness().await;
@@ -240,7 +240,7 @@ async fn a_crash_withdraws_what_has_streamed() {
     assert!(SessionLog::events_after("s", &harness.memory.entries(), end).is_empty());
 }
 
-/// C553: Wherever a crash cuts the log, each reply with a key is shown once.
+/// C524: Wherever a crash cuts the log, each reply with a key is shown once.
 #[tokio::test(start_paused = true)]
 async fn after_a_crash_each_reply_is_shown_once() {
     let first = harness().await;
@@ -257,7 +257,7 @@ async fn after_a_crash_each_reply_is_shown_once() {
     }
 }
 
-/// C553: A fork has them, and so has a session that is opened from a snapshot.
+/// C524: A fork has them, and so has a session that is opened from a snapshot.
 #[tokio::test(start_paused = true)]
 async fn forks_and_snapshots_keep_shown_replies() {
     let store = InMemoryStore::new();
@@ -283,7 +283,7 @@ async fn forks_and_snapshots_keep_shown_replies() {
     }
 }
 
-/// C554: The agent's hooks see the text of a shown reply before its users.
+/// C525: The agent's hooks see the text of a shown reply before its users.
 #[tokio::test(start_paused = true)]
 async fn text_hooks_see_shown_replies_first() {
     let mut harness = Harness::new(debate(), [Script::text("Both.")], |agent| {

@@ -34,7 +34,7 @@ async fn list(handle: &AgentHandle) -> String {
     TodoList::of(&handle.state().await.unwrap().messages).to_string()
 }
 
-/// C521: A call replaces the list, without approval. A list that is too long, an item that is empty
+/// C515: A call replaces the list, without approval. A list that is too long, an item that is empty
 /// or too long, and arguments of another form are errors that say what to correct; the list stays.
 #[tokio::test(start_paused = true)]
 async fn a_call_replaces_the_list_and_a_bad_list_changes_nothing() {
@@ -81,7 +81,7 @@ async fn a_call_replaces_the_list_and_a_bad_list_changes_nothing() {
     harness.check().await;
 }
 
-/// C521: Of two calls in one reply, the one that came last counts, for readers of events and of
+/// C515: Of two calls in one reply, the one that came last counts, for readers of events and of
 /// the conversation.
 #[tokio::test(start_paused = true)]
 async fn of_two_calls_the_last_result_counts() {
@@ -99,7 +99,7 @@ async fn of_two_calls_the_last_result_counts() {
     assert_eq!(list(&harness.handle).await, last);
 }
 
-/// C522: Wherever a crash cuts the log, the list is the last one whose result is in it, and the run
+/// C516: Wherever a crash cuts the log, the list is the last one whose result is in it, and the run
 /// ends with the same list.
 #[tokio::test(start_paused = true)]
 async fn after_a_crash_the_list_is_the_last_that_was_acknowledged() {
@@ -132,7 +132,7 @@ async fn after_a_crash_the_list_is_the_last_that_was_acknowledged() {
     assert_eq!(expected, "[x] Fix\n");
 }
 
-/// C521: A restart, a compaction and a fork keep the list, a fork at an earlier message has the
+/// C515: A restart, a compaction and a fork keep the list, a fork at an earlier message has the
 /// list of that time, and a reset removes it.
 #[tokio::test(start_paused = true)]
 async fn the_list_is_a_part_of_the_conversation() {
@@ -167,7 +167,7 @@ async fn the_list_is_a_part_of_the_conversation() {
     harness.check().await;
 }
 
-/// C521: A sub-agent keeps a list of its own.
+/// C515: A sub-agent keeps a list of its own.
 #[tokio::test(start_paused = true)]
 async fn a_sub_agent_has_its_own_list() {
     let child = ScriptedModel::new([write("c1", &["iDig"]), Script::text("Dug.")]);

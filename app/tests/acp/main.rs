@@ -156,7 +156,7 @@ fn a_new_process_loads_what_a_killed_one_has_left() {
     assert_eq!(notes(&dir), "one\nzwei\ndrei\n");
 }
 
-/// C527: The model's todo list is the editor's plan, also of a loaded session.
+/// C521: The model's todo list is the editor's plan, also of a loaded session.
 #[test]
 fn a_todo_list_is_the_plan() {
     run("plan", &project(), |model| {

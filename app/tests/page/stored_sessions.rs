@@ -71,7 +71,7 @@ fn a_tool_that_asks_for_input_receives_it() {
     assert_eq!(tab.console_errors(), Vec::<String>::new());
 }
 
-/// C555: Detached replies that are shown stand below the names of their speakers. The ones that
+/// C526: Detached replies that are shown stand below the names of their speakers. The ones that
 /// stream stay apart, and one that is withdrawn leaves nothing.
 #[test]
 fn detached_replies_stand_below_their_speakers() {

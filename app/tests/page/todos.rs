@@ -10,7 +10,7 @@ fn list(items: &[(&str, &str)]) -> Value {
     json!({ "todos": items.iter().map(item).collect::<Vec<_>>() })
 }
 
-/// C526: The list stands above the message and is updated in place, also after a reload, until it
+/// C520: The list stands above the message and is updated in place, also after a reload, until it
 /// is completed. Its calls have one block.
 #[test]
 fn the_list_is_updated_in_place() {

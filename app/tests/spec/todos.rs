@@ -25,7 +25,7 @@ fn run(more: &[&str]) -> Exit {
     run.end()
 }
 
-/// C524: `run` prints each list below its call, with what is done, and needs no approval. With
+/// C518: `run` prints each list below its call, with what is done, and needs no approval. With
 /// `--json` the result has the list.
 #[test]
 fn the_list_is_printed() {
@@ -45,7 +45,7 @@ fn the_list_is_printed() {
     assert_eq!(last["result"]["details"], list("completed", "in_progress"));
 }
 
-/// C524: `--todos=false`, or the setting, leaves the tool out.
+/// C518: `--todos=false`, or the setting, leaves the tool out.
 #[test]
 fn models_keep_a_list_unless_it_is_switched_off() {
     for (settings, more, expected) in [

@@ -46,7 +46,7 @@ fn replies() -> [Script; 5] {
     ["Cars kill.", "Cars carry.", "Trains carry.", "Not to me.", "Pro wins."].map(Script::text)
 }
 
-/// C503 C551: each side sees the debate so far. The speeches are shown, and the verdict alone joins
+/// C503 C522: each side sees the debate so far. The speeches are shown, and the verdict alone joins
 /// the conversation.
 #[tokio::test(start_paused = true)]
 async fn two_sides_argue_and_a_judge_decides() {

@@ -384,7 +384,7 @@ mod tests {
         );
     }
 
-    /// C527: A todo list is the client's plan; the next one, and a reset, replace it.
+    /// C521: A todo list is the client's plan; the next one, and a reset, replace it.
     #[test]
     fn a_todo_list_is_a_plan() {
         let mut updates = SessionUpdates::new("/w");

@@ -96,7 +96,7 @@ fn sub_agents_have_their_own_messages_and_calls() {
     assert_eq!(last["outcome"], json!({ "type": "success" }));
 }
 
-/// C527: A todo list is an activity, which the next list replaces.
+/// C521: A todo list is an activity, which the next list replaces.
 #[test]
 fn a_todo_list_is_an_activity() {
     let todos = json!([{ "content": "Fix", "status": "in_progress" }]);

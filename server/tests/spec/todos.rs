@@ -13,7 +13,7 @@ fn write(call: &str, status: &str) -> Script {
     Script::calls([(call, "write_todos", json!({ "todos": todos(status) }))])
 }
 
-/// C526: The status of a session has the list, also where the session is not open, and events have
+/// C520: The status of a session has the list, also where the session is not open, and events have
 /// it in the details of the result.
 #[tokio::test(start_paused = true)]
 async fn the_list_is_part_of_the_status_of_a_session() {
@@ -41,7 +41,7 @@ async fn the_list_is_part_of_the_status_of_a_session() {
     }
 }
 
-/// C524: A session can be without the tool, from its start or later.
+/// C518: A session can be without the tool, from its start or later.
 #[tokio::test(start_paused = true)]
 async fn the_list_can_be_switched_off() {
     let api = Api::new([write("c1", "pending"), Script::text("No.")]);

@@ -13,7 +13,7 @@ fn write(call: &str, items: &[(&str, &str)]) -> Script {
     Script::calls([(call, "write_todos", json!({ "todos": todos }))])
 }
 
-/// C525: The list stands above the prompt until it is completed, and its calls have one block,
+/// C519: The list stands above the prompt until it is completed, and its calls have one block,
 /// which is updated in place. A session that is opened again shows the same.
 #[tokio::test]
 async fn a_list_is_updated_in_place() {
@@ -58,7 +58,7 @@ async fn a_list_is_updated_in_place() {
     assert!(screen.contains("write_todos 3 of 3 done") && !screen.contains("○"), "{screen}");
 }
 
-/// C525: Of a long list, the part around the work in progress is shown.
+/// C519: Of a long list, the part around the work in progress is shown.
 #[tokio::test]
 async fn a_long_list_is_cut_around_the_work_in_progress() {
     let names: Vec<String> = (1..=20).map(|n| format!("Step {n} of the work")).collect();

@@ -24,7 +24,7 @@ async fn compacted(handle: &AgentHandle) -> Option<String> {
     Some(list.to_owned())
 }
 
-/// C523: A list that a compaction replaces stands beside its summary, also after the next ones,
+/// C517: A list that a compaction replaces stands beside its summary, also after the next ones,
 /// until the model writes it again or completes it.
 #[tokio::test(start_paused = true)]
 async fn a_todo_list_survives_compactions() {
@@ -65,7 +65,7 @@ async fn a_todo_list_survives_compactions() {
     assert_eq!(compacted(&handle).await, None, "it is completed");
 }
 
-/// C523: The summary does not repeat a list that stays in the conversation.
+/// C517: The summary does not repeat a list that stays in the conversation.
 #[tokio::test(start_paused = true)]
 async fn a_todo_list_that_stays_is_not_repeated() {
     let (old, new) = ([("Read", "in_progress")], [("Fix", "in_progress")]);
@@ -89,7 +89,7 @@ async fn a_todo_list_that_stays_is_not_repeated() {
     assert_eq!(compacted(&handle).await.as_deref(), Some("[>] Fix\n"));
 }
 
-/// C523: A list that is too long for the window is cut: completed items first, then the last ones.
+/// C517: A list that is too long for the window is cut: completed items first, then the last ones.
 #[tokio::test(start_paused = true)]
 async fn a_long_todo_list_is_cut() {
     let long = |name: &str| format!("{name} {}", "x".repeat(190));

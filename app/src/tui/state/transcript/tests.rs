@@ -251,7 +251,7 @@ fn detached(id: u64, speaker: &str, update: Update) -> Envelope {
     envelope(AgentEvent::DetachedUpdate { message_id, speaker, update })
 }
 
-/// C555: Detached replies that are shown stream below the names of their speakers, each apart, and
+/// C526: Detached replies that are shown stream below the names of their speakers, each apart, and
 /// end as they are read from the log. One that is withdrawn leaves nothing.
 #[test]
 fn detached_replies_stream_below_their_speakers() {
