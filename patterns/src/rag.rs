@@ -103,7 +103,8 @@ impl<P: BehaviorPattern> BehaviorPattern for Rag<P> {
         let end = self.then.next_step(&mut step.with_profile(cite)).await?;
         let history = step.history();
         // The last message is the answer, unless its citations follow it.
-        let answer = step.last_reply().filter(|reply| reply.message() == history.last());
+        let last = step.messages().next_back();
+        let answer = step.last_reply().filter(|reply| reply.message() == last);
         let Some(answer) = answer.filter(|_| end == StepEnd::Done) else { return Ok(end) };
         let since = history.iter().rev().take_while(|message| Some(*message) != request.as_ref());
         let results = since.filter_map(|message| message.as_tool_result());

@@ -117,13 +117,14 @@ impl StepContext<'_> {
         self.profile().thinking.unwrap_or(self.session.config.thinking)
     }
 
-    /// Returns every message of the conversation, including compacted and
-    /// [removed](StepContext::rewind) ones.
+    /// Returns every message of the session, including compacted and
+    /// [removed](StepContext::rewind) ones, and [shown](crate::Ask::shown) replies to detached
+    /// requests.
     pub fn history(&self) -> History {
         self.session.journal.state.history.clone()
     }
 
-    /// Iterates over the messages of the [history](StepContext::history) that were not
+    /// Iterates over the messages of the conversation that were not
     /// [removed](StepContext::rewind), including compacted ones.
     pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> {
         self.session.journal.state.messages()
@@ -402,7 +403,8 @@ impl StepContext<'_> {
     /// Returns the profile of the next request.
     fn profile(&self) -> Profile {
         let state = &self.session.journal.state;
-        if !self.role.follows_history() || !state.has_removed() {
+        let is_whole = || !state.has_removed() && !state.history.iter().any(|m| m.is_detached());
+        if !self.role.follows_history() || is_whole() {
             return self.role.profile(&state.history);
         }
         self.role.profile(&state.messages().cloned().collect::<Vec<_>>())

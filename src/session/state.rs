@@ -27,7 +27,7 @@ pub struct AgentState {
     pub model: Arc<str>,
     /// The thinking level of requests to the model.
     pub thinking_level: ThinkingLevel,
-    /// All messages of the conversation.
+    /// All messages of the conversation, and shown replies to detached requests.
     pub messages: History,
     /// The tools of the current or last run.
     pub tools: Vec<Arc<ToolSpec>>,

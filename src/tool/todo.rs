@@ -229,7 +229,8 @@ impl fmt::Display for TodoItem {
 impl TodoItem {
     /// Returns the item with its content on one line. `number` counts from one.
     fn checked(self, number: usize) -> Result<Self, String> {
-        let content = self.content.split_whitespace().collect::<Vec<_>>().join(" ");
+        let visible: String = self.content.chars().filter(|c| !is_invisible(*c)).collect();
+        let content = visible.split_whitespace().collect::<Vec<_>>().join(" ");
         match (content.chars().count(), Todo::MAX_ITEM_CHARS) {
             (0, _) => Err(format!("Item {number} is empty: write what to do, or leave it out.")),
             (chars, max) if chars > max => Err(format!(
@@ -238,6 +239,14 @@ impl TodoItem {
             _ => Ok(TodoItem { content, ..self }),
         }
     }
+}
+
+/// Returns whether a character would confuse a terminal or a reader: a control character that is
+/// no space, or one that has no width or changes the direction.
+fn is_invisible(c: char) -> bool {
+    let has_no_width = matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{2069}' | '\u{feff}');
+    c.is_control() && !c.is_whitespace() || has_no_width
 }
 
 /// Returns the list in a successful result of the tool, as JSON.

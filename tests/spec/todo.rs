@@ -46,14 +46,14 @@ async fn a_call_replaces_the_list_and_a_bad_list_changes_nothing() {
     };
     let bad = [
         (json!({ "todos": many }), "51 items, and at most 50 are possible: merge some"),
-        (one(" \n", "pending"), "Item 2 is empty: write what to do"),
+        (one(" \n\u{200b}", "pending"), "Item 2 is empty: write what to do"),
         (one(&"é".repeat(201), "pending"), "Item 2 has 201 characters, and at most 200"),
         (one("x", "done"), "/todos/1/status"),
         (json!({ "todos": [{ "content": "x" }] }), "status"),
         (json!({ "todos": [], "more": 1 }), "more"),
         (json!({}), "todos"),
     ];
-    let good = write("c0", &["cRead", "iFix\n it", "pTest"]);
+    let good = write("c0", &["cRead", "i\u{1b}Fix\n \u{202e}it", "pTest"]);
     let replies =
         bad.iter().map(|(arguments, _)| Script::calls([("c1", "write_todos", arguments.clone())]));
     let end = [write("c9", &[]), Script::text("Done.")];

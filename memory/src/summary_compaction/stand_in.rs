@@ -18,12 +18,19 @@ pub(super) struct StandIn {
     /// The model's todo list, unless a message that stays has a newer one.
     #[serde(skip_serializing_if = "is_empty")]
     todos: TodoList,
+    /// The number of items of the list that are left out although they are not completed.
+    #[serde(skip_serializing_if = "is_zero")]
+    todos_left_out: usize,
     /// The number of turns left out without a summary.
     pub(super) left_out: usize,
 }
 
 fn is_empty(list: &TodoList) -> bool {
     list.items.is_empty()
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 impl StandIn {
@@ -38,9 +45,9 @@ impl StandIn {
     ) -> u64 {
         let is_written = |message: &Arc<Message>| TodoList::written(message).is_some();
         if rest.iter().any(is_written) {
-            self.todos = TodoList::default();
+            (self.todos, self.todos_left_out) = Default::default();
         } else if replaced.iter().any(is_written) {
-            self.todos = TodoList::of(replaced);
+            (self.todos, self.todos_left_out) = (TodoList::of(replaced), 0);
         }
         if !self.todos.is_open() {
             self.todos = TodoList::default();
@@ -50,6 +57,7 @@ impl StandIn {
         while bytes(items) > max_bytes {
             let completed = items.iter().position(|item| item.status == TodoStatus::Completed);
             items.remove(completed.unwrap_or(items.len() - 1));
+            self.todos_left_out += usize::from(completed.is_none());
         }
         bytes(items).div_ceil(3) as u64
     }
@@ -67,6 +75,10 @@ impl StandIn {
         self.files.write(&mut text);
         if !is_empty(&self.todos) {
             text.push_str(&format!("\nYour todo list:\n{}", self.todos));
+            if self.todos_left_out > 0 {
+                let left_out = self.todos_left_out;
+                text.push_str(&format!("({left_out} more items of the list were left out.)\n"));
+            }
         }
         if !self.summary.is_empty() {
             text.push_str("\nSummary:\n");

@@ -12,6 +12,9 @@ use crate::model::{OutputSchema, ThinkingLevel, ToolChoice};
 use crate::session::request::layers::HookLayers;
 use crate::tool::toolbox::hex_digest;
 
+/// Maximum length of the name of a speaker.
+const MAX_SPEAKER_CHARS: usize = 100;
+
 /// A model request: its differences from the agent's own settings.
 ///
 /// ```
@@ -149,11 +152,11 @@ impl Ask {
     /// history and in exports ([`MessageKind::Detached`]). It stays out of the conversation, so
     /// later requests do not contain it. The agent's hooks see its text, as in any reply. A reply
     /// that fails, or that a steer interrupts, is withdrawn. A reply that a [key](Ask::key) finds
-    /// in the log is not shown again.
+    /// in the log is not shown again. The name is cut to one line of 100 characters.
     ///
     /// [`AgentEvent::DetachedUpdate`]: crate::AgentEvent::DetachedUpdate
     pub fn shown(mut self, speaker: impl Into<Arc<str>>) -> Self {
-        self.shown = Some(speaker.into());
+        self.shown = Some(speaker_name(speaker.into()));
         self
     }
 
@@ -274,7 +277,7 @@ impl Profile {
     /// user sees the work of a role that is otherwise invisible, such as a planner or a judge of a
     /// pattern of the library. Replies of the conversation are not affected.
     pub fn shown(mut self, speaker: impl Into<Arc<str>>) -> Self {
-        self.shown = Some(speaker.into());
+        self.shown = Some(speaker_name(speaker.into()));
         self
     }
 
@@ -306,4 +309,15 @@ fn common(outer: Option<&Vec<String>>, inner: Option<Vec<String>>) -> Option<Vec
 /// Builds a message for one request only, without an id.
 pub(crate) fn unsaved(body: &MessageKind) -> Arc<Message> {
     Arc::new(Message::new(Default::default(), body.clone()))
+}
+
+/// Returns the name of a speaker on one line of at most 100 characters.
+fn speaker_name(name: Arc<str>) -> Arc<str> {
+    match name.chars().count() <= MAX_SPEAKER_CHARS && !name.contains(char::is_control) {
+        true => name,
+        false => {
+            let visible = name.chars().filter(|c| !c.is_control());
+            visible.take(MAX_SPEAKER_CHARS).collect::<String>().into()
+        }
+    }
 }

@@ -72,6 +72,8 @@ impl Transcript {
             self.withdraw(message);
         }
         self.withdraw_all_detached();
+        let is_left = |id| messages.iter().any(|message| message.id == id);
+        self.todos.take_if(|(result, _, _)| !is_left(*result));
         for entry in self.entries.iter_mut() {
             if let Kind::Tool(tool) = &mut entry.kind
                 && tool.phase == Phase::Running
