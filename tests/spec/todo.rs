@@ -183,7 +183,7 @@ async fn a_sub_agent_has_its_own_list() {
     handle.prompt("Dig.").await.unwrap();
     assert_eq!(list(&handle).await, "[>] Delegate\n");
     let messages = handle.state().await.unwrap().messages;
-    let result = messages.iter().filter_map(|message| message.as_tool_result()).last().unwrap();
+    let result = messages.iter().rev().find_map(|message| message.as_tool_result()).unwrap();
     let session = result.details.as_ref().unwrap()["session"].as_str().unwrap();
     let log = SessionLog::of(&store.read(session, 0).await.unwrap());
     assert_eq!(TodoList::of(&log.messages()).to_string(), "[>] Dig\n");

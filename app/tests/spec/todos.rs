@@ -40,8 +40,7 @@ fn the_list_is_printed() {
 
     let exit = run(&["--json"]);
     let events = exit.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let ended = events.filter(|event| event["type"] == "tool_execution_end");
-    let last = ended.last().unwrap();
+    let last = events.rev().find(|event| event["type"] == "tool_execution_end").unwrap();
     assert_eq!(last["result"]["details"], list("completed", "in_progress"));
 }
 

@@ -3,7 +3,7 @@
 use loopwright_core::testing::Script;
 use serde_json::{Value, json};
 
-use crate::api::Api;
+use crate::api::{Api, Frame};
 
 fn todos(status: &str) -> Value {
     json!([{ "content": "Count the sheep", "status": status }])
@@ -32,8 +32,8 @@ async fn the_list_is_part_of_the_status_of_a_session() {
         api.say(&id, "Count.").await;
         let frames = api.run(&id, seen).await;
         seen = frames.last().unwrap().id;
-        let ended = frames.iter().filter(|frame| frame.data["type"] == "tool_execution_end");
-        let details = &ended.last().unwrap().data["result"]["details"];
+        let is_end = |frame: &&Frame| frame.data["type"] == "tool_execution_end";
+        let details = &frames.iter().rfind(is_end).unwrap().data["result"]["details"];
         assert_eq!(details["todos"], todos(status));
         for api in [api.clone(), Api::over(api.store.clone(), [])] {
             assert_eq!(api.get(&path).await["todos"], todos(status));
