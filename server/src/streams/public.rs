@@ -295,7 +295,10 @@ mod tests {
         assert!(shown(Update::Text { block: 0, delta: "Too long.".into() }));
         assert!(!shown(Update::Thinking { block: 0, delta: "secret".into() }));
         let thought = ContentPart::Thinking { text: "secret".into(), signature: None };
-        let reply = AssistantMessage::new(vec![thought, ContentPart::Text("Short.".into())]);
+        let reply = AssistantMessage::new(vec![
+            thought,
+            ContentPart::Text { text: "Short.".into(), signature: None },
+        ]);
         let message = Message::new(Default::default(), DetachedMessage::new("critic", reply));
         let event = AgentEvent::MessageEnd { message: Arc::new(message) };
         let event = public(&Envelope::new(1, "s", Default::default(), 0, event)).unwrap();

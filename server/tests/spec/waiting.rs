@@ -61,11 +61,10 @@ struct Order;
 impl BehaviorPattern for Order {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
-        if let Some(paid) = step.wait_for_event("paid", None).await? {
-            if step.state("told") != Some(true) {
-                step.set_state("told", true)?;
-                step.remember(UserMessage::from(format!("Paid: {paid}"))).await?;
-            }
+        let paid = step.wait_for_event("paid", None).await?.unwrap_or_default();
+        if step.state("told") != Some(true) {
+            step.set_state("told", true)?;
+            step.remember(UserMessage::from(format!("Paid: {paid}"))).await?;
         }
         step.ask().await?.finish()
     }
