@@ -50,9 +50,10 @@ struct Worked {
 impl GenericAgent {
     /// Opens the sessions of a store that have work to do, and waits until the work has ended: a
     /// [timer](crate::StepContext::sleep_until) rings, the deadline of an action has passed, inputs
-    /// such as signals were posted or queued, or the process that had the session open died during a run. Returns
-    /// the next time at which a session has work to do without an input, in milliseconds since
-    /// 1970; a time in the past belongs to a session that could not be worked on.
+    /// such as signals were posted or queued, or the process that had the session open died during
+    /// a run. Returns the next time at which a session has work to do without an input, in
+    /// milliseconds since 1970; a time in the past belongs to a session that could not be worked
+    /// on.
     ///
     /// All sessions of the store should be this agent's. Sessions that are open elsewhere are left
     /// alone, and so are [held](SessionInfo::held) sessions. A session that cannot be opened is

@@ -43,12 +43,12 @@ impl LiveSessions {
         }
     }
 
-    /// Opens the sessions that have work to do, an action whose deadline has passed or a wait that is
-    /// over, so that their runs start. Waits for the runs to end.
+    /// Opens the sessions that have work to do, an action whose deadline has passed or a wait that
+    /// is over, so that their runs start. Waits for the runs to end.
     ///
-    /// Skips sessions that cannot be opened. Skips sessions that have left their work over and whose
-    /// log has not grown since, unless they have unread inputs, a deadline or a wait. `done` has the
-    /// length of each log then.
+    /// Skips sessions that cannot be opened. Skips sessions that have left their work over and
+    /// whose log has not grown since, unless they have unread inputs, a deadline or a wait. `done`
+    /// has the length of each log then.
     pub(crate) async fn run_due(&self, done: &mut HashMap<Arc<str>, u64>) {
         let Parts { agents, store, .. } = &self.0.parts;
         // Without prompts and arguments, which would all be in memory at the same time.

@@ -41,8 +41,8 @@ impl StepContext<'_> {
     ///
     /// - [`StepError::Ended`] while it is too early,
     /// - [`StepError::InvalidWait`] in a sub-agent, whose caller would wait for it, and if the
-    ///   session has 1,000 waits, including those that have ended. Also if the key is empty, has more
-    ///   than 256 bytes, or is taken by a wait for an event.
+    ///   session has 1,000 waits, including those that have ended. Also if the key is empty, has
+    ///   more than 256 bytes, or is taken by a wait for an event.
     ///
     /// ```
     /// use loopwright_core::message::UserMessage;
@@ -89,11 +89,12 @@ impl StepContext<'_> {
         self.sleep_until(key, self.now().saturating_add(time)).await
     }
 
-    /// Waits for an event from outside, which somebody sends with
+    /// Waits for an event from outside, which somebody sends as a signal with
     /// [`AgentHandle::signal`](crate::AgentHandle::signal) under the same key, and returns its
     /// value. With a time, in milliseconds since 1970, it returns `None` if no signal has arrived
-    /// by then, or later by the time at which a process opens the session. Otherwise like [`StepContext::sleep_until`]: the run ends `Sleeping`, the process
-    /// may end, and a run with the cause [`RunCause::Signal`](crate::event::RunCause::Signal) or
+    /// by then, or by the later time at which a process opens the session. Otherwise like
+    /// [`StepContext::sleep_until`]: the run ends `Sleeping`, the process may end, and a run with
+    /// the cause [`RunCause::Signal`](crate::event::RunCause::Signal) or
     /// [`RunCause::Timer`](crate::event::RunCause::Timer) enters the pattern again.
     ///
     /// A wait takes one signal. A signal that arrives earlier is kept for it, in order of arrival.

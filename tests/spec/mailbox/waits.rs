@@ -327,7 +327,7 @@ async fn a_cancelled_timer_does_not_ring() {
             last = outcome.error.clone();
         }
     }
-    assert!(last.unwrap().contains("it has no timer"));
+    assert!(last.unwrap().contains("waits for nothing"));
 }
 
 /// C506: a sub-agent cannot sleep.
@@ -357,7 +357,7 @@ async fn a_replay_refuses_a_timer() {
     let replay = Replay::from_entries(shared.entries());
     let again = GenericAgent::builder(replay.model(), Later).build().unwrap();
     let refused = replay.run(&again).await.unwrap_err().to_string();
-    assert!(refused.contains("a timer was set in entry"), "{refused}");
+    assert!(refused.contains("the pattern waits in entry"), "{refused}");
 }
 
 /// C504: a steer that comes too late for the run that a timer has started begins another request,

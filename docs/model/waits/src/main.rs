@@ -3,44 +3,11 @@
 //! Breadth-first search over every interleaving; the first violation has a shortest trace. Each
 //! field of `Rules` is one rule, and `RULES.md` has the results.
 
+mod rules;
+
 use std::collections::HashSet;
 
-#[derive(Clone, Copy)]
-struct Rules {
-    /// An append of an owner that has lost the session fails.
-    fenced: bool,
-    /// A timer rings only if it waits, according to the owner's view of the log.
-    compares: bool,
-    /// A timer rings in the append that starts its run.
-    starts: bool,
-    /// Sweeps open sessions whose timer has passed.
-    due: bool,
-    /// An owner registers the wake-up before it leaves.
-    registers: bool,
-    /// The abort of a sleeping session cancels its timer.
-    cancels: bool,
-    /// A timer does not ring while a run is in progress.
-    rests: bool,
-    /// A signal that arrives before the session waits for it is kept.
-    keeps: bool,
-    /// Sweeps open sessions whose signal has arrived.
-    due_signal: bool,
-    /// A wait that is cancelled before it has ended gives its signal back.
-    returns: bool,
-}
-
-const ALL: Rules = Rules {
-    fenced: true,
-    compares: true,
-    starts: true,
-    due: true,
-    registers: true,
-    cancels: true,
-    rests: true,
-    keeps: true,
-    due_signal: true,
-    returns: true,
-};
+use rules::{ALL, Rules};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Timer {
