@@ -75,10 +75,10 @@ impl SessionLog {
 
     /// Returns the events for a reader that reconnects after the event with number `after`.
     ///
-    /// They begin with an [`Update::Withdrawn`] for each reply whose deltas are void. Such a reply
-    /// did not complete in the meantime, because of a crash, or an abort before any text. The
-    /// numbered events after `after` follow. The reader ignores updates of messages that it does
-    /// not know.
+    /// They begin with an [`Update::Withdrawn`](crate::model::Update::Withdrawn) for each reply
+    /// whose deltas are void. Such a reply did not complete in the meantime, because of a crash, or
+    /// an abort before any text. The numbered events after `after` follow. The reader ignores
+    /// updates of messages that it does not know.
     pub fn events_after(
         session: impl Into<Arc<str>>,
         entries: &[LogEntry],
