@@ -309,7 +309,8 @@ impl Replay {
 fn wait(log: &[LogEntry]) -> Option<Difference> {
     let at = log.iter().position(|entry| matches!(entry, LogEntry::WaitStarted { .. }))?;
     let text = format!(
-        "the pattern waits in entry {at} of the log, and a replay has no clock: it cannot be replayed"
+        "the pattern waits in entry {at} of the log, and a replay has no clock: it cannot be \
+         replayed"
     );
     Some(Difference::at_entry(at, text))
 }
