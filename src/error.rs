@@ -4,6 +4,7 @@ mod failure;
 mod memory;
 mod model;
 mod retrieval;
+mod schedule;
 mod tool;
 
 use std::error::Error;
@@ -19,6 +20,7 @@ pub use failure::Failure;
 pub use memory::MemoryError;
 pub use model::{ModelError, ModelErrorKind};
 pub use retrieval::RetrievalError;
+pub use schedule::InvalidSchedule;
 pub use tool::{ActionRequest, ToolError, ToolboxError};
 
 /// The reason why a run cannot continue. Its text ends the run in `agent_end`.

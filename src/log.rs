@@ -6,8 +6,11 @@
 pub(crate) mod audit;
 pub(crate) mod calls;
 pub(crate) mod check;
+#[cfg(feature = "cron")]
+pub(crate) mod cron;
 pub(crate) mod cursor;
 pub(crate) mod due;
+pub(crate) mod due_schedules;
 pub(crate) mod edited;
 pub(crate) mod entry;
 mod entry_kinds;
@@ -19,6 +22,8 @@ pub(crate) mod owners;
 pub(crate) mod pending;
 pub(crate) mod posting;
 pub(crate) mod queue;
+pub(crate) mod schedule;
+pub(crate) mod schedule_page;
 pub(crate) mod schedules;
 pub(crate) mod seen_inputs;
 pub(crate) mod session_info;
@@ -31,11 +36,14 @@ pub(crate) mod turn;
 pub(crate) mod waits;
 pub(crate) mod workers;
 
-pub use crate::error::MemoryError;
+pub use crate::error::{InvalidSchedule, MemoryError};
 pub use audit::{AuditPage, AuditQuery, DecisionCursor, DecisionRecord};
 pub use check::{check_log, replay_messages};
+#[cfg(feature = "cron")]
+pub use cron::Cron;
 pub use cursor::InvalidCursor;
 pub use due::Due;
+pub use due_schedules::post_due_schedules;
 pub use entry::{LogEntry, StateScope};
 pub use follower::Follower;
 pub use in_memory_store::InMemoryStore;
@@ -44,7 +52,9 @@ pub use memory::{InMemory, Memory};
 pub use owners::PROBATION;
 pub use pending::{PendingAction, PendingCursor, PendingPage, PendingQuery};
 pub use posting::post_and_wait;
-pub use schedules::{Schedule, Schedules};
+pub use schedule::Schedule;
+pub use schedule_page::{ScheduleCursor, SchedulePage, ScheduleQuery};
+pub use schedules::{MAX_SCHEDULES, MAX_SESSION_SCHEDULES, Schedules, check_schedule_room};
 pub use session_info::SessionInfo;
 pub use session_log::{Branch, SessionLog};
 pub use session_page::{SessionCursor, SessionPage, SessionQuery};

@@ -107,6 +107,16 @@ impl Cluster {
         Ok(self.worker.placement.wake(session).await?)
     }
 
+    /// Causes a session to be hosted at a time, in milliseconds since 1970, by any worker, because
+    /// a schedule was added to it. If this fails, a sweep finds the schedule.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Placement::wake_at`] does.
+    pub async fn wake_at(&self, session: &str, time: u64) -> Result<(), ClusterError> {
+        Ok(self.worker.placement.wake_at(session, time).await?)
+    }
+
     /// Returns the events of a session that another worker has open, and the length of its log
     /// before them. Returns `None` if no other worker has it open, or if that worker cannot be
     /// reached. With `tree`, the events include the events of sub-agents. The stream ends when the

@@ -1,9 +1,7 @@
 //! Errors.
 
 use loopwright_core::agent::{AgentError, InputError};
-use loopwright_core::log::MemoryError;
-
-use crate::cron::InvalidCron;
+use loopwright_core::log::{InvalidSchedule, MemoryError};
 
 /// The error of an operation of a cluster.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -36,15 +34,9 @@ pub enum ClusterError {
     /// The worker has its maximum of open sessions.
     #[error("this worker has {0} sessions open already: another one opens the session")]
     Full(usize),
-    /// The store has no schedules.
-    #[error("the store has no schedules: use `Postgres`")]
-    NoSchedules,
-    /// The schedule has no time in the future.
-    #[error("the schedule `{0}` has no time in the future")]
-    NeverDue(String),
-    /// The cron expression or its time zone cannot be used.
+    /// The schedule cannot be carried out.
     #[error(transparent)]
-    Cron(#[from] InvalidCron),
+    Schedule(#[from] InvalidSchedule),
 }
 
 /// The error of a placement.

@@ -51,7 +51,6 @@
 
 mod agents;
 mod cluster;
-mod cron;
 mod driver;
 mod error;
 mod events;
@@ -61,13 +60,11 @@ mod hosting;
 mod http_client;
 mod peers;
 mod placement;
-mod schedules;
 mod session;
 mod worker;
 
 pub use agents::{Agents, FromFn, agents_from_fn};
 pub use cluster::{Cluster, ClusterBuilder};
-pub use cron::{Cron, InvalidCron};
 pub use driver::{Drive, Driver};
 pub use error::{ClusterError, PlacementError};
 pub use events::ClusterEvents;

@@ -11,7 +11,6 @@ use loopwright_core::message::{InputId, new_input_id};
 use loopwright_core::serde_json::Value;
 use loopwright_core::{Environment, SystemEnvironment};
 
-use crate::cron::Cron;
 use crate::error::ClusterError;
 use crate::events::ClusterEvents;
 use crate::host::Host;
@@ -177,7 +176,8 @@ impl ClusterSession {
     }
 
     /// Schedules an input for the times of a cron expression, such as `0 9 * * MON`, in a time
-    /// zone, such as `Europe/Berlin`, or in UTC. See [`Cron`] for expressions. Replaces another
+    /// zone, such as `Europe/Berlin`, or in UTC. See
+    /// [`Cron`](loopwright_core::log::Cron) for expressions. Replaces another
     /// schedule of the session with the same id. Times that pass while no worker runs are made up
     /// for once.
     ///
@@ -192,12 +192,8 @@ impl ClusterSession {
         time_zone: Option<&str>,
         event: InputEvent,
     ) -> Result<(), ClusterError> {
-        let id = id.into();
-        let next = Cron::new(cron, time_zone)?.next_after(SystemEnvironment.now());
-        let next = next.ok_or_else(|| ClusterError::NeverDue(id.to_string()))?;
-        let mut schedule = Schedule::once(self.id.clone(), id, next, event);
-        schedule.cron = Some(cron.into());
-        schedule.time_zone = time_zone.map(Into::into);
+        let now = SystemEnvironment.now();
+        let schedule = Schedule::repeat(self.id.clone(), id, cron, time_zone, now, event)?;
         self.put_schedule(schedule).await
     }
 
@@ -207,7 +203,7 @@ impl ClusterSession {
     ///
     /// Fails if the store fails or has no schedules.
     pub async fn schedules(&self) -> Result<Vec<Schedule>, ClusterError> {
-        let schedules = self.worker.store.schedules().ok_or(ClusterError::NoSchedules)?;
+        let schedules = self.worker.store.schedules().ok_or(MemoryError::NoSchedules)?;
         Ok(schedules.of_session(&self.id).await?)
     }
 
@@ -217,14 +213,14 @@ impl ClusterSession {
     ///
     /// Fails if the store fails or has no schedules.
     pub async fn unschedule(&self, id: &str) -> Result<bool, ClusterError> {
-        let schedules = self.worker.store.schedules().ok_or(ClusterError::NoSchedules)?;
+        let schedules = self.worker.store.schedules().ok_or(MemoryError::NoSchedules)?;
         Ok(schedules.remove(&self.id, id).await?)
     }
 
     async fn put_schedule(&self, schedule: Schedule) -> Result<(), ClusterError> {
         let Worker { store, placement, host, .. } = &*self.worker;
-        schedule.input()?;
-        let schedules = store.schedules().ok_or(ClusterError::NoSchedules)?;
+        schedule.check()?;
+        let schedules = store.schedules().ok_or(MemoryError::NoSchedules)?;
         let mut created = Created::default();
         loop {
             match schedules.put(&schedule).await {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopwright_core::log::{DueSession, MemoryError, SessionQuery};
+use loopwright_core::log::{DueSession, MemoryError, SessionQuery, post_due_schedules};
 use loopwright_core::{Environment, SessionStore, SystemEnvironment};
 
 use crate::driver::{Drive, Driver};
@@ -11,7 +11,6 @@ use crate::error::ClusterError;
 use crate::host::{Host, Hosted};
 use crate::peers::{PeerEvents, Peers};
 use crate::placement::Placement;
-use crate::schedules;
 
 /// The parts of a worker.
 pub(crate) struct Worker {
@@ -65,7 +64,19 @@ impl Driver for Worker {
     }
 
     async fn post_schedules(&self, session: Option<&str>) -> Result<(), ClusterError> {
-        schedules::post_due(&*self.store, &*self.placement, session).await
+        // The input is durable. Without a wake, sweeps find it and the next time.
+        let posted = |session: Arc<str>, next: Option<u64>| async move {
+            if let Err(error) = self.placement.wake(&session).await {
+                tracing::warn!(session = &*session, %error, "it could not be woken");
+            }
+            if let Some(next) = next
+                && let Err(error) = self.placement.wake_at(&session, next).await
+            {
+                tracing::warn!(session = &*session, %error, "no timer could be set for it");
+            }
+        };
+        post_due_schedules(&*self.store, session, posted).await?;
+        Ok(())
     }
 
     async fn due(&self, limit: usize) -> Result<Vec<DueSession>, ClusterError> {

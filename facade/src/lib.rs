@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | | `macros` (default) | `#[tool]`, `#[tools]` and `#[loopwright::main]` |
 //! | | `schema` (default) | arguments and typed output are checked against JSON Schemas |
+//! | | `cron` | cron expressions of schedules, in time zones |
 //! | `testing` | `testing` | scripted models, cassettes, faults and checks for tests |
 //! | `patterns` | `patterns` (default) | eighteen loops: `PiPattern`, plans, votes, roles, … |
 //! | `providers` | `providers` (default) | OpenAI, Anthropic, Gemini and compatible servers |

@@ -10,6 +10,8 @@ mod line;
 mod mailbox;
 mod open_log;
 mod reader;
+mod schedule_file;
+mod schedules;
 mod unwritten;
 
 use std::cmp::Reverse;
@@ -22,7 +24,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use loopwright_core::log::{
     AuditPage, AuditQuery, Branch, DecisionRecord, InputReceipt, LogEntry, MemoryError,
-    PostedInput, SessionInfo, SessionLog,
+    PostedInput, Schedules, SessionInfo, SessionLog,
 };
 use loopwright_core::{Memory, SessionStore};
 
@@ -33,6 +35,7 @@ use folder::{ChangeLock, Folder};
 use line::{Header, Parent};
 use mailbox::MailFile;
 use open_log::{JsonlMemory, OpenLog};
+use schedule_file::ScheduleFile;
 
 /// A store of sessions in a directory, each in an append-only file `SESSION.jsonl`. Clones share
 /// the store.
@@ -68,6 +71,7 @@ use open_log::{JsonlMemory, OpenLog};
 ///   receipts. Posters also append the session's name to the file `.posted`; while sessions are
 ///   open, the store checks its length fifty times a second.
 /// - **Decisions** of deleted sessions are kept in the file `.decisions`, for audits.
+/// - **Schedules** of all sessions are in the file `.schedules`, which each change replaces.
 /// - **Lists and searches** read all files. With many sessions, `Sqlite` is faster.
 ///
 /// Must be used within a tokio runtime with timers.
@@ -273,6 +277,7 @@ impl Jsonl {
         let lock = |session: &Arc<str>| self.folder.lock(session, false);
         let _locks = sub_agents.iter().map(lock).collect::<Result<Vec<_>, _>>()?;
         DecisionFile::read(self.folder.directory())?.add(&deleted)?;
+        ScheduleFile::read(self.folder.directory())?.remove_all(session)?;
         for path in iter::once(path).chain(sub_agents.iter().map(|name| self.folder.path(name))) {
             for file in [self.folder.torn(&path), MailFile::path(&path), path] {
                 match fs::remove_file(&file) {
@@ -409,6 +414,10 @@ impl SessionStore for Jsonl {
     async fn decisions(&self, query: &AuditQuery) -> Result<AuditPage, MemoryError> {
         let query = query.clone();
         self.work(move |store| store.audit(&query)).await
+    }
+
+    fn schedules(&self) -> Option<&dyn Schedules> {
+        Some(self)
     }
 }
 

@@ -12,6 +12,8 @@ mod migration;
 mod owners;
 mod pending;
 mod rows;
+mod schedule_rows;
+mod schedules;
 mod snapshots;
 pub(crate) mod wal;
 mod writer;
@@ -27,8 +29,8 @@ use async_trait::async_trait;
 use loopwright_core::error::Failure;
 use loopwright_core::log::{
     AuditPage, AuditQuery, InputReceipt, LogEntry, Mailbox, MemoryError, PendingPage, PendingQuery,
-    PostedInput, SearchHit, SessionInfo, SessionLog, SessionPage, SessionQuery, Snapshot,
-    Snapshots,
+    PostedInput, Schedules, SearchHit, SessionInfo, SessionLog, SessionPage, SessionQuery,
+    Snapshot, Snapshots,
 };
 use loopwright_core::message::InputId;
 use loopwright_core::{Environment, Memory, SessionStore, SystemEnvironment};
@@ -489,5 +491,9 @@ impl SessionStore for Sqlite {
         let found = self.shared.read(search).await;
         drop(waiting);
         found
+    }
+
+    fn schedules(&self) -> Option<&dyn Schedules> {
+        Some(self)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
+use std::future::ready;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::agent::{GenericAgent, RunContext};
 use crate::error::{AgentError, MemoryError};
+use crate::log::due_schedules::post_due_schedules;
 use crate::log::owners::PROBATION;
 use crate::log::session_info::SessionInfo;
 use crate::log::session_page::SessionQuery;
@@ -50,10 +52,10 @@ struct Worked {
 impl GenericAgent {
     /// Opens the sessions of a store that have work to do, and waits until the work has ended: a
     /// [timer](crate::StepContext::sleep_until) rings, the deadline of an action has passed, inputs
-    /// such as signals were posted or queued, or the process that had the session open died during
-    /// a run. Returns the next time at which a session has work to do without an input, in
-    /// milliseconds since 1970; a time in the past belongs to a session that could not be worked
-    /// on.
+    /// such as signals were posted or queued, a [schedule](crate::log::Schedule) is due, or the
+    /// process that had the session open died during a run. Returns the next time at which a session
+    /// has work to do without an input, in milliseconds since 1970; a time in the past belongs to a
+    /// session that could not be worked on.
     ///
     /// All sessions of the store should be this agent's. Sessions that are open elsewhere are left
     /// alone, and so are [held](SessionInfo::held) sessions. A session that cannot be opened is
@@ -112,13 +114,14 @@ impl GenericAgent {
             running.next_end().await;
         }
         let sessions = sessions(store).await?;
-        Ok(sessions.iter().filter_map(SessionInfo::wakes_at).min())
+        let scheduled = next_schedule(store, 0).await?;
+        Ok(sessions.iter().filter_map(SessionInfo::wakes_at).chain(scheduled).min())
     }
 
     /// Does the due work of a store again and again, as [`GenericAgent::run_due`] does: for a
     /// process on one machine that wakes sleeping agents without a server. It looks at the store
-    /// when the next timer rings, and at least every ten seconds. It never ends; drop the future to
-    /// stop it.
+    /// when the next timer rings or the next schedule is due, and at least every ten seconds. It
+    /// never ends; drop the future to stop it.
     pub async fn keep_running_due(
         &self,
         store: &(impl SessionStore + Clone + 'static),
@@ -150,7 +153,10 @@ impl GenericAgent {
         running: &mut Running,
     ) -> Result<Option<u64>, MemoryError> {
         let now = self.config.environment.now();
-        let mut next = None;
+        let mut next = post_schedules(store, now).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "schedules could not be carried out");
+            None
+        });
         for session in sessions(store).await? {
             let wakes_at = session.wakes_at().filter(|time| *time > now);
             next = next.into_iter().chain(wakes_at).min();
@@ -253,6 +259,20 @@ impl Running {
             None => drop(self.tried.remove(&id)),
         }
         wakes_at
+    }
+}
+
+/// Carries out the due schedules, and returns the next time of a schedule after `now`.
+async fn post_schedules(store: &impl SessionStore, now: u64) -> Result<Option<u64>, MemoryError> {
+    post_due_schedules(store, None, |_, _| ready(())).await?;
+    next_schedule(store, now).await
+}
+
+/// Returns the next time of a schedule that is later than `time`.
+async fn next_schedule(store: &impl SessionStore, time: u64) -> Result<Option<u64>, MemoryError> {
+    match store.schedules() {
+        Some(schedules) => schedules.next_after(time).await,
+        None => Ok(None),
     }
 }
 

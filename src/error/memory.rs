@@ -70,6 +70,20 @@ pub enum MemoryError {
         /// The number of inputs that wait.
         unread: u64,
     },
+    /// The store has no schedules.
+    #[error("the store has no schedules: use `Sqlite`, `Jsonl`, `Postgres` or `InMemoryStore`")]
+    NoSchedules,
+    /// The session, or the whole store, has as many schedules as it may have.
+    #[error("{} has {max} schedules, the maximum: remove some first", .session.as_ref().map_or(
+        "the store".to_owned(),
+        |session| format!("the session `{session}`"),
+    ))]
+    TooManySchedules {
+        /// The session, or `None` for the store.
+        session: Option<Arc<str>>,
+        /// Maximum number of schedules.
+        max: usize,
+    },
     /// The stored data is corrupt. The file was left untouched.
     #[error(transparent)]
     Damaged(Failure),

@@ -12,7 +12,9 @@ use crate::log::audit::{AuditPage, AuditQuery, DecisionRecord};
 use crate::log::entry::LogEntry;
 use crate::log::mailbox::{InputReceipt, Mailbox, PostedInput};
 use crate::log::memory::{InMemory, Memory};
-use crate::log::schedules::{Schedule, Schedules};
+use crate::log::schedule::Schedule;
+use crate::log::schedule_page::{SchedulePage, ScheduleQuery};
+use crate::log::schedules::{Schedules, check_schedule_room};
 use crate::log::session_info::SessionInfo;
 use crate::log::snapshots::{Snapshot, Snapshots};
 use crate::log::store::{MAX_UNREAD_INPUTS, SessionStore, sub_agents};
@@ -292,7 +294,13 @@ impl Schedules for InMemoryStore {
     async fn put(&self, schedule: &Schedule) -> Result<(), MemoryError> {
         self.session(&schedule.session).await?.require_root()?;
         let mut schedules = self.all_schedules();
-        schedules.retain(|it| it.session != schedule.session || it.id != schedule.id);
+        let (session, id) = (&schedule.session, &schedule.id);
+        if let Some(old) = schedules.iter_mut().find(|it| it.session == *session && it.id == *id) {
+            *old = schedule.clone();
+            return Ok(());
+        }
+        let of_session = schedules.iter().filter(|it| it.session == *session).count();
+        check_schedule_room(session, of_session, schedules.len())?;
         schedules.push(schedule.clone());
         Ok(())
     }
@@ -320,6 +328,23 @@ impl Schedules for InMemoryStore {
         found.sort_by_key(|schedule| schedule.next);
         found.truncate(limit);
         Ok(found)
+    }
+
+    async fn next_after(&self, time: u64) -> Result<Option<u64>, MemoryError> {
+        let schedules = self.all_schedules();
+        Ok(schedules.iter().map(|schedule| schedule.next).filter(|next| *next > time).min())
+    }
+
+    async fn page(&self, query: &ScheduleQuery) -> Result<SchedulePage, MemoryError> {
+        let mut schedules = self.all_schedules().clone();
+        if query.owner.is_some() {
+            let sessions = self.sessions_by_name();
+            schedules.retain(|schedule| {
+                let session = sessions.get(&*schedule.session);
+                session.is_some_and(|stored| stored.info(&schedule.session).owner == query.owner)
+            });
+        }
+        Ok(query.page(schedules))
     }
 
     async fn advance(&self, schedule: &Schedule, next: Option<u64>) -> Result<bool, MemoryError> {

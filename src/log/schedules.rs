@@ -3,18 +3,26 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::environment::{Environment, SystemEnvironment};
-use crate::error::{InputError, MemoryError};
-use crate::event::input::InputEvent;
-use crate::log::mailbox::PostedInput;
+use crate::error::MemoryError;
+use crate::log::schedule::Schedule;
+use crate::log::schedule_page::{SchedulePage, ScheduleQuery};
+
+/// Maximum number of schedules of a session.
+pub const MAX_SESSION_SCHEDULES: usize = 100;
+/// Maximum number of schedules of all sessions of a store.
+pub const MAX_SCHEDULES: usize = 100_000;
 
 /// The schedules of sessions, returned by
 /// [`SessionStore::schedules`](crate::SessionStore::schedules).
 ///
-/// A schedule belongs to its session, and is deleted with it. Forks do not inherit it.
+/// A schedule belongs to its session, and is deleted with it. Forks do not inherit it. Whoever
+/// looks after the store carries schedules out with [`post_due_schedules`]: the server, a fleet, or
+/// [`GenericAgent::keep_running_due`].
+///
+/// [`post_due_schedules`]: crate::log::post_due_schedules
+/// [`GenericAgent::keep_running_due`]: crate::GenericAgent::keep_running_due
 #[async_trait]
 pub trait Schedules: Send + Sync {
     /// Adds a schedule, or replaces the session's schedule with the same id. The schedule is
@@ -22,8 +30,10 @@ pub trait Schedules: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`MemoryError::NoSession`] if no session of this name has an entry, and
-    /// [`MemoryError::SubAgent`] if the session belongs to a sub-agent.
+    /// [`MemoryError::NoSession`] if no session of this name has an entry,
+    /// [`MemoryError::SubAgent`] if the session belongs to a sub-agent, and
+    /// [`MemoryError::TooManySchedules`] for a new schedule if the session has
+    /// [`MAX_SESSION_SCHEDULES`], or the store [`MAX_SCHEDULES`].
     async fn put(&self, schedule: &Schedule) -> Result<(), MemoryError>;
 
     /// Removes a schedule. Returns `false` if no schedule has this id.
@@ -35,6 +45,12 @@ pub trait Schedules: Send + Sync {
     /// Returns at most `limit` schedules that are due by the clock of the store. If more are due,
     /// the store chooses any of them.
     async fn due(&self, limit: usize) -> Result<Vec<Schedule>, MemoryError>;
+
+    /// Returns the earliest next time of all schedules that is later than this time.
+    async fn next_after(&self, time: u64) -> Result<Option<u64>, MemoryError>;
+
+    /// Returns a page of the schedules of all sessions, the next one first.
+    async fn page(&self, query: &ScheduleQuery) -> Result<SchedulePage, MemoryError>;
 
     /// Returns the time of the store, in milliseconds since 1970. The default is the clock of this
     /// process.
@@ -48,51 +64,23 @@ pub trait Schedules: Send + Sync {
     async fn advance(&self, schedule: &Schedule, next: Option<u64>) -> Result<bool, MemoryError>;
 }
 
-/// An input that is posted to a session at a certain time, once or repeatedly.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[non_exhaustive]
-pub struct Schedule {
-    /// The id of the session.
-    pub session: Arc<str>,
-    /// The id of the schedule within the session.
-    pub id: Arc<str>,
-    /// The next time, in milliseconds since 1970.
-    pub next: u64,
-    /// The later times, as a cron expression; `None` for a single time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cron: Option<Arc<str>>,
-    /// The time zone of the cron expression, such as `Europe/Berlin`; `None` means UTC.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub time_zone: Option<Arc<str>>,
-    /// The input to post. [`input`](Schedule::input) replaces its id.
-    #[schemars(with = "serde_json::Value")]
-    pub event: InputEvent,
-}
-
-impl Schedule {
-    /// Builds a schedule that posts an input once, at a time in milliseconds since 1970.
-    pub fn once(
-        session: impl Into<Arc<str>>,
-        id: impl Into<Arc<str>>,
-        time: u64,
-        event: InputEvent,
-    ) -> Self {
-        let (session, id) = (session.into(), id.into());
-        Schedule { session, id, next: time, cron: None, time_zone: None, event }
+/// Checks that another schedule of a session may be added, for stores: the session has
+/// `of_session`, and the store `all`.
+///
+/// # Errors
+///
+/// Fails with [`MemoryError::TooManySchedules`].
+pub fn check_schedule_room(
+    session: &Arc<str>,
+    of_session: usize,
+    all: usize,
+) -> Result<(), MemoryError> {
+    if of_session >= MAX_SESSION_SCHEDULES {
+        let (session, max) = (Some(session.clone()), MAX_SESSION_SCHEDULES);
+        return Err(MemoryError::TooManySchedules { session, max });
     }
-
-    /// Returns the input of the next time. Its id consists of the schedule's id and the time, so
-    /// that several workers can post it and the session takes it once.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the event cannot be posted; see [`PostedInput::new`].
-    pub fn input(&self) -> Result<PostedInput, InputError> {
-        PostedInput::new(format!("schedule:{}:{}", self.id, self.next), self.event.clone())
+    if all >= MAX_SCHEDULES {
+        return Err(MemoryError::TooManySchedules { session: None, max: MAX_SCHEDULES });
     }
-
-    /// Returns whether both are the same schedule at the same time.
-    pub fn is_same(&self, other: &Schedule) -> bool {
-        self.session == other.session && self.id == other.id && self.next == other.next
-    }
+    Ok(())
 }

@@ -51,6 +51,7 @@ mod rejoin;
 mod repeated_calls;
 mod replay;
 mod rewind;
+mod schedules;
 mod sessions;
 mod shared_budgets;
 mod shown;

@@ -1,8 +1,11 @@
 //! Checks of schedules and of the list of due sessions, of stores that have them.
 
-use loopwright_core::SessionStore;
 use loopwright_core::event::InputEvent;
-use loopwright_core::log::{LogEntry, MemoryError, PostedInput, Schedule, Schedules, Workers};
+use loopwright_core::log::{
+    LogEntry, MAX_SESSION_SCHEDULES, MemoryError, PostedInput, Schedule, ScheduleQuery, Schedules,
+    Workers,
+};
+use loopwright_core::{Principal, SessionStore};
 
 use super::expect::{Checked, append, broken, expect_eq, open_session};
 use super::samples;
@@ -14,6 +17,7 @@ const FUTURE: u64 = 4_000_000_000_000;
 pub(super) async fn check(store: &dyn SessionStore) -> Checked {
     if let Some(schedules) = store.schedules() {
         check_schedules(store, schedules).await?;
+        check_schedule_lists(store, schedules).await?;
     }
     match store.workers() {
         Some(workers) => check_workers(store, workers).await,
@@ -83,6 +87,80 @@ async fn check_schedules(store: &dyn SessionStore, schedules: &dyn Schedules) ->
     store.delete("scheduled").await.map_err(|error| broken("a session is deleted", error))?;
     let rule = "the schedules of a deleted session are deleted";
     expect_eq(&due(schedules).await?.len(), &0, rule)
+}
+
+async fn check_schedule_lists(store: &dyn SessionStore, schedules: &dyn Schedules) -> Checked {
+    let opened = |owner: Option<&str>| LogEntry::Opened {
+        epoch: 1,
+        time: PAST,
+        parent: None,
+        owner: owner.map(Principal::new),
+    };
+    for (session, owner) in [("hers", Some("ann")), ("nobody's", None)] {
+        let memory = open_session(store, session).await?;
+        append(&*memory, 0, &[opened(owner)]).await?;
+        memory.close().await;
+    }
+    let rule = "a schedule of a session is stored";
+    for (session, id, time) in [
+        ("nobody's", "c", FUTURE),
+        ("hers", "b:é", FUTURE),
+        ("nobody's", "z", FUTURE - 1),
+        ("hers", "a", FUTURE),
+    ] {
+        let mut schedule = Schedule::once(session, id, time, request());
+        schedule.cron = Some("0 9 * * *".into());
+        schedule.time_zone = Some("Europe/Berlin".into());
+        schedules.put(&schedule).await.map_err(|error| broken(rule, error))?;
+    }
+    let list = async |query: ScheduleQuery| {
+        let (mut ids, mut next) = (Vec::new(), Some(query.clone()));
+        while let Some(page) = next {
+            let page = schedules.page(&page).await;
+            let page = page.map_err(|error| broken("a page of schedules is read", error))?;
+            let rule = "a page of schedules is not longer than its limit";
+            expect_eq(&(page.schedules.len() <= query.limit), &true, rule)?;
+            ids.extend(page.schedules.iter().map(|it| it.id.to_string()));
+            next = page.next.map(|cursor| query.clone().after(cursor));
+        }
+        Ok::<_, String>(ids)
+    };
+    let all = ["z", "a", "b:é", "c"].map(str::to_owned).to_vec();
+    let rule = "schedules are listed by time, session and id";
+    expect_eq(&list(ScheduleQuery::new(100)).await?, &all, rule)?;
+    let rule = "the pages of schedules together are the whole list";
+    expect_eq(&list(ScheduleQuery::new(1)).await?, &all, rule)?;
+    let hers = ScheduleQuery::new(1).owner(Principal::new("ann"));
+    let rule = "the schedules of an owner are in the owner's sessions";
+    expect_eq(&list(hers).await?, &["a", "b:é"].map(str::to_owned).to_vec(), rule)?;
+
+    let page = schedules.page(&ScheduleQuery::new(1)).await;
+    let page = page.map_err(|error| broken("a page of schedules is read", error))?;
+    let cron = page.schedules.first().and_then(|it| it.cron.clone());
+    expect_eq(&cron, &Some("0 9 * * *".into()), "a schedule keeps its cron expression")?;
+    for (time, next, rule) in [
+        (0, Some(FUTURE - 1), "the earliest time of all schedules is found"),
+        (FUTURE - 1, Some(FUTURE), "the first time after a time is later than it"),
+        (FUTURE, None, "there is no time after the last one"),
+    ] {
+        expect_eq(&schedules.next_after(time).await, &Ok(next), rule)?;
+    }
+
+    for n in 0..MAX_SESSION_SCHEDULES - 2 {
+        let schedule = Schedule::once("hers", format!("n{n}"), FUTURE, request());
+        let rule = "a session has as many schedules as it may have";
+        schedules.put(&schedule).await.map_err(|error| broken(rule, error))?;
+    }
+    let (session, max) = (Some("hers".into()), MAX_SESSION_SCHEDULES);
+    let refused = schedules.put(&Schedule::once("hers", "more", FUTURE, request())).await;
+    let rule = "a session has not more schedules than it may have";
+    expect_eq(&refused, &Err(MemoryError::TooManySchedules { session, max }), rule)?;
+    let replaced = schedules.put(&Schedule::once("hers", "a", PAST, request())).await;
+    expect_eq(&replaced, &Ok(()), "a schedule of a full session is replaced")?;
+    for session in ["hers", "nobody's"] {
+        store.delete(session).await.map_err(|error| broken("a session is deleted", error))?;
+    }
+    Ok(())
 }
 
 async fn check_workers(store: &dyn SessionStore, workers: &dyn Workers) -> Checked {

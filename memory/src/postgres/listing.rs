@@ -122,12 +122,12 @@ impl Store {
 
 /// Returns the condition, which ends with a text parameter, or else a condition that the parameter
 /// is null. A condition that also accepts null could not use an index.
-fn selected(condition: &str, is_given: bool) -> String {
+pub(super) fn selected(condition: &str, is_given: bool) -> String {
     let parameter = condition.rsplit(' ').next().unwrap_or_default();
     if is_given { condition.to_owned() } else { format!("{parameter}::text IS NULL") }
 }
 
 /// Returns one more than a limit.
-fn more(limit: usize) -> i64 {
+pub(super) fn more(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1)
 }

@@ -3,23 +3,34 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopwright_core::log::{MemoryError, Schedule, Schedules};
+use loopwright_core::Principal;
+use loopwright_core::log::{
+    MAX_SCHEDULES, MAX_SESSION_SCHEDULES, MemoryError, Schedule, SchedulePage, ScheduleQuery,
+    Schedules, check_schedule_room,
+};
 use tokio_postgres::Row;
 
 use super::error::{StoreError, not_understood};
 use super::handle::StoreHandle;
+use super::listing::{more, selected};
 use super::store::{Params, Store};
 use super::text::{from_text, to_text};
 use crate::codec;
 use crate::sql::integer;
 
 const PUT: &str = "\
-WITH target AS (SELECT number, root FROM session WHERE name = $1 AND entries > 0), put AS (
+WITH target AS (
+    SELECT number, root, (SELECT count(*) FROM schedule WHERE session = number) AS of_session,
+        (SELECT count(*) FROM schedule) AS of_all,
+        EXISTS (SELECT FROM schedule WHERE session = number AND md5(id) = md5($2)) AS is_known
+    FROM session WHERE name = $1 AND entries > 0
+), put AS (
     INSERT INTO schedule (session, id, next, json)
-    SELECT number, $2, $3, $4 FROM target WHERE root IS NULL
+    SELECT number, $2, $3, $4 FROM target
+    WHERE root IS NULL AND (is_known OR (of_session < $5 AND of_all < $6))
     ON CONFLICT (session, md5(id)) DO UPDATE SET next = excluded.next, json = excluded.json
 )
-SELECT root FROM target";
+SELECT root, is_known, of_session, of_all FROM target";
 const REMOVE: &str = "\
 DELETE FROM schedule USING session s WHERE session = s.number AND s.name = $1
     AND md5(id) = md5($2) AND id = $2 RETURNING 1";
@@ -30,6 +41,10 @@ const DUE: &str = "\
 SELECT json FROM schedule
 WHERE next <= (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
 ORDER BY random() LIMIT $1";
+const NEXT: &str = "SELECT min(next) FROM schedule WHERE next > $1";
+const PAGE: &str = "\
+SELECT json FROM schedule JOIN session s ON s.number = session
+WHERE (next, s.name, id) > ($1, $2, $3) AND {of_owner} ORDER BY next, s.name, id LIMIT $5";
 const NOW: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 const ADVANCE: &str = "\
 UPDATE schedule SET next = $4, json = $5 FROM session s
@@ -44,15 +59,36 @@ impl Store {
     async fn put_schedule(&self, schedule: Schedule) -> Result<(), StoreError> {
         let (name, id) = (to_text(&schedule.session), to_text(&schedule.id));
         let (next, json) = (integer(schedule.next), codec::encode(&schedule)?);
-        let rows = self.query(PUT, &[&name, &id, &next, &json]).await?;
+        let limits = (MAX_SESSION_SCHEDULES as i64, MAX_SCHEDULES as i64);
+        let params: Params<'_> = &[&name, &id, &next, &json, &limits.0, &limits.1];
+        let rows = self.query(PUT, params).await?;
         let session = schedule.session.clone();
         let Some(row) = rows.first() else {
             return Err(MemoryError::NoSession(session).into());
         };
-        match row.get::<_, Option<&str>>(0).map(|root| from_text(root).into_owned().into()) {
-            Some(root) => Err(MemoryError::SubAgent { session, root }.into()),
-            None => Ok(()),
+        if let Some(root) = row.get::<_, Option<&str>>(0) {
+            let root = from_text(root).into_owned().into();
+            return Err(MemoryError::SubAgent { session, root }.into());
         }
+        if !row.get::<_, bool>(1) {
+            let count = |n: usize| row.get::<_, i64>(n) as usize;
+            check_schedule_room(&session, count(2), count(3))?;
+        }
+        Ok(())
+    }
+
+    async fn schedule_page(&self, query: ScheduleQuery) -> Result<SchedulePage, StoreError> {
+        let of_owner = "md5(s.principal) = md5($4) AND s.principal = $4";
+        let sql = PAGE.replace("{of_owner}", &selected(of_owner, query.owner.is_some()));
+        let (time, name, id) = match &query.after {
+            Some(after) => (integer(after.time), to_text(&after.session), to_text(&after.id)),
+            None => (-1, "".into(), "".into()),
+        };
+        let owner = query.owner.as_ref().map(|owner| to_text(Principal::as_str(owner)));
+        // One more than the limit shows whether another page follows.
+        let limit = more(query.limit);
+        let rows = self.query(&sql, &[&time, &name, &id, &owner, &limit]).await?;
+        Ok(query.page(decode(rows)?))
     }
 
     async fn advance_schedule(
@@ -108,6 +144,18 @@ impl Schedules for StoreHandle {
             }
         });
         Ok(read.collect())
+    }
+
+    async fn next_after(&self, time: u64) -> Result<Option<u64>, MemoryError> {
+        let time = integer(time);
+        let rows = self.run(async move |store: Arc<Store>| store.query(NEXT, &[&time]).await);
+        let next = rows.await?.first().and_then(|row| row.get::<_, Option<i64>>(0));
+        Ok(next.map(|next| next as u64))
+    }
+
+    async fn page(&self, query: &ScheduleQuery) -> Result<SchedulePage, MemoryError> {
+        let query = query.clone();
+        self.run(async move |store: Arc<Store>| store.schedule_page(query.clone()).await).await
     }
 
     async fn now(&self) -> Result<u64, MemoryError> {

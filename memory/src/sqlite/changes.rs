@@ -3,8 +3,11 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use loopwright_core::log::{LogEntry, MAX_UNREAD_INPUTS, MemoryError, PostedInput, SessionInfo};
+use loopwright_core::log::{
+    LogEntry, MAX_UNREAD_INPUTS, MemoryError, PostedInput, Schedule, SessionInfo,
+};
 use loopwright_core::{Environment, SystemEnvironment};
 use rusqlite::{Connection, Statement};
 use tokio::sync::Notify;
@@ -14,7 +17,7 @@ use super::job::{Job, Write};
 use super::listing::Listing;
 use super::owners::Owners;
 use super::rows::{self, Session};
-use super::{decisions, mailbox, pending, snapshots};
+use super::{decisions, mailbox, pending, schedule_rows, snapshots};
 use crate::codec;
 use crate::sql::listed_actions;
 
@@ -75,6 +78,15 @@ impl<'c> Changes<'c> {
                     Some(session) => snapshots::store(self.connection, session.number, snapshot),
                     None => Ok(()),
                 }
+            }
+            Write::PutSchedule { schedule } => self.put_schedule(session, schedule),
+            Write::Reschedule { id, at, next, has_changed } => {
+                let schedule = (&*job.session, &**id);
+                let next = next.as_deref();
+                let has =
+                    schedule_rows::reschedule(self.connection, schedule, *at, next, self.file)?;
+                has_changed.store(has, Ordering::Release);
+                Ok(())
             }
             Write::Delete => self.delete(&job.session),
             Write::Nothing => Ok(()),
@@ -154,11 +166,7 @@ impl<'c> Changes<'c> {
         name: &str,
         input: &PostedInput,
     ) -> Result<(), StoreError> {
-        let Some(mut session) = session.filter(|session| session.info.entries > 0) else {
-            rows::totals(self.connection, self.file)?; // it could be a damaged row
-            return Err(MemoryError::NoSession(name.into()).into());
-        };
-        session.info.require_root()?;
+        let mut session = self.require_root(session, name)?;
         if mailbox::find(self.connection, session.number, &input.id, self.file)?.is_some() {
             return Ok(());
         }
@@ -174,6 +182,25 @@ impl<'c> Changes<'c> {
         mailbox::add(self.connection, session.number, &input.id, &json, "")?;
         self.posted.push(session.number);
         Ok(())
+    }
+
+    fn put_schedule(
+        &mut self,
+        session: Option<Session>,
+        schedule: &Schedule,
+    ) -> Result<(), StoreError> {
+        self.require_root(session, &schedule.session)?;
+        schedule_rows::put(self.connection, schedule, self.file)
+    }
+
+    /// Returns a session that has entries and does not belong to a sub-agent.
+    fn require_root(&self, session: Option<Session>, name: &str) -> Result<Session, StoreError> {
+        let Some(session) = session.filter(|session| session.info.entries > 0) else {
+            rows::totals(self.connection, self.file)?; // it could be a damaged row
+            return Err(MemoryError::NoSession(name.into()).into());
+        };
+        session.info.require_root()?;
+        Ok(session)
     }
 
     fn acknowledge(
@@ -276,6 +303,7 @@ impl<'c> Changes<'c> {
         self.connection.execute("DELETE FROM mailbox WHERE session = ?1", [session.number])?;
         self.connection.execute("DELETE FROM snapshot WHERE session = ?1", [session.number])?;
         pending::replace(self.connection, listed_actions(&session.info), &[], self.file)?;
+        schedule_rows::remove_all(self.connection, &session.info.id, self.file)?;
         self.listing.remove(&session.info.id, self.file)?;
         // The decisions are kept, for audits.
         self.connection.execute("DELETE FROM session WHERE name = ?1", [&*session.info.id])?;

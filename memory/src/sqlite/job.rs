@@ -1,8 +1,9 @@
 //! Writes that a store sends to its writer.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use loopwright_core::log::{LogEntry, MemoryError, PostedInput, SessionInfo, Snapshot};
+use loopwright_core::log::{LogEntry, MemoryError, PostedInput, Schedule, SessionInfo, Snapshot};
 use loopwright_core::message::InputId;
 use tokio::sync::{Notify, oneshot};
 
@@ -35,6 +36,16 @@ pub(super) enum Write {
     /// Store a snapshot, unless the stored one has at least as many entries, or `owner` is not the
     /// owner any more.
     Snapshot { owner: Arc<str>, snapshot: Snapshot },
+    /// Add a schedule of the session, or replace the schedule with its id.
+    PutSchedule { schedule: Box<Schedule> },
+    /// Replace the schedule with this id by the next one, or remove it, if its time is `at`.
+    /// `has_changed` is then set.
+    Reschedule {
+        id: Arc<str>,
+        at: Option<u64>,
+        next: Option<Box<Schedule>>,
+        has_changed: Arc<AtomicBool>,
+    },
     /// Delete the session.
     Delete,
     /// Change nothing, but fail if the session has a live owner. As a job, it comes after releases

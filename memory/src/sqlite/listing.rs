@@ -218,7 +218,7 @@ fn unlisted(file: &Path) -> StoreError {
 }
 
 /// Returns an owner as stored in rows. The operator's sessions have the empty owner.
-fn owner_key(owner: Option<&Principal>) -> &str {
+pub(super) fn owner_key(owner: Option<&Principal>) -> &str {
     owner.map_or("", Principal::as_str)
 }
 

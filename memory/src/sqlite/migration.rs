@@ -8,12 +8,12 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::error::{StoreError, not_understood};
 use super::listing::{self, Listing};
-use super::{decisions, entries, mailbox, pending, rows};
+use super::{decisions, entries, mailbox, pending, rows, schedule_rows};
 use crate::codec;
 use crate::sql::listed_actions;
 
 /// The format that is written, and the newest that can be read.
-pub(super) const FORMAT: i64 = 5;
+pub(super) const FORMAT: i64 = 6;
 
 /// The tables of each format, in addition to the tables of earlier formats.
 ///
@@ -33,6 +33,8 @@ pub(super) const FORMAT: i64 = 5;
 ///
 /// Format 5 adds snapshots: the state of a session after so many entries, in the format of the
 /// core. A damaged one is ignored, since the entries have everything.
+///
+/// Format 6 adds schedules. `json` holds a [`Schedule`](loopwright_core::log::Schedule).
 const SCHEMAS: [&str; FORMAT as usize] = [
     "\
 CREATE TABLE session (name TEXT PRIMARY KEY, number INTEGER NOT NULL, info TEXT NOT NULL, \
@@ -65,6 +67,11 @@ CREATE INDEX listing_of_owner ON listing (owner, position, session)",
     "\
 CREATE TABLE snapshot (session INTEGER PRIMARY KEY, entries INTEGER NOT NULL, data BLOB NOT NULL, \
 crc INTEGER NOT NULL) STRICT",
+    "\
+CREATE TABLE schedule (session TEXT NOT NULL, id TEXT NOT NULL, next INTEGER NOT NULL, \
+json TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (session, id)) STRICT, WITHOUT ROWID;
+CREATE TABLE schedule_total (schedules INTEGER NOT NULL, crc INTEGER NOT NULL) STRICT;
+CREATE INDEX schedule_by_next ON schedule (next, session, id)",
 ];
 
 /// Returns the definitions of a format's tables, as in the file, and then of its indices: `VACUUM`
@@ -82,6 +89,7 @@ pub(super) fn create(tx: &Connection) -> Result<(), StoreError> {
     rows::set_totals(tx, 0, 1)?;
     pending::set_total(tx, 0)?;
     listing::set_total(tx, 0)?;
+    schedule_rows::set_total(tx, 0)?;
     tx.pragma_update(None, "user_version", FORMAT)?;
     Ok(())
 }
@@ -110,7 +118,11 @@ pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Memory
             tx.execute_batch(SCHEMAS[3])?;
             list(&tx, path)?;
         }
-        tx.execute_batch(SCHEMAS[4])?;
+        if format < 5 {
+            tx.execute_batch(SCHEMAS[4])?;
+        }
+        tx.execute_batch(SCHEMAS[5])?;
+        schedule_rows::set_total(&tx, 0)?;
         tx.pragma_update(None, "user_version", FORMAT)?;
         Ok(tx.commit()?)
     };

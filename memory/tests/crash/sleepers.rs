@@ -1,4 +1,4 @@
-//! Kills of processes that wake sleeping agents.
+//! Kills of processes that wake sleeping agents, and carry out schedules.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -21,7 +21,7 @@ use crate::stores::{self, Kind};
 /// The environment variable with the [`Orders`] of a process.
 pub(crate) const ORDERS: &str = "LOOPWRIGHT_SLEEPER_ORDERS";
 
-/// The number of sessions, and of timers in each.
+/// The number of sessions, and of timers or single times in each.
 const SESSIONS: usize = 12;
 const NAPS: u64 = 4;
 
@@ -29,6 +29,7 @@ const NAPS: u64 = 4;
 pub(crate) struct Orders {
     store: Kind,
     directory: PathBuf,
+    naps: bool,
     /// The error of the process's clock in milliseconds.
     clock_error: i64,
 }
@@ -46,13 +47,16 @@ impl Environment for WrongClock {
     }
 }
 
-/// Sleeps again and again, waits for a signal, and counts in the conversation.
-struct Napper;
+/// Sleeps again and again, if at all, waits for a signal, and counts in the conversation.
+struct Napper(bool);
 
 #[async_trait]
 impl BehaviorPattern for Napper {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
+        if !self.0 {
+            return Ok(StepEnd::Done);
+        }
         let awoken: u64 = step.state("awoken").unwrap_or_default();
         for nap in awoken..NAPS {
             step.sleep_for(&format!("nap-{nap}"), Duration::from_millis(30)).await?;
@@ -68,8 +72,8 @@ impl BehaviorPattern for Napper {
     }
 }
 
-fn agent(clock_error: i64) -> GenericAgent {
-    let builder = GenericAgent::builder(ScriptedModel::new([]), Napper);
+fn agent(clock_error: i64, naps: bool) -> GenericAgent {
+    let builder = GenericAgent::builder(ScriptedModel::new([]), Napper(naps));
     builder.environment(WrongClock(clock_error)).build().expect("an agent")
 }
 
@@ -78,7 +82,7 @@ pub(crate) async fn run() {
     let orders = std::env::var(ORDERS).expect("the process has orders");
     let orders: Orders = serde_json::from_str(&orders).expect("the orders are JSON");
     let store = orders.store.open(&orders.directory).await;
-    match agent(orders.clock_error).keep_running_due(&store).await {}
+    match agent(orders.clock_error, orders.naps).keep_running_due(&store).await {}
 }
 
 /// C508: two processes with different clocks wake sleeping agents, and are killed at random times:
@@ -97,15 +101,44 @@ async fn timers_ring_once(kind: Kind, kills: usize, mut seed: u64) {
     let _server = kind.serve(folder.path());
     let store = kind.open(folder.path()).await;
     for n in 0..SESSIONS {
-        let handle = agent(0).open(&store, format!("s{n}")).await.expect("it is opened");
+        let handle = agent(0, true).open(&store, format!("s{n}")).await.expect("it is opened");
         assert_eq!(handle.prompt("Sleep.").await.unwrap().end, RunStatus::Sleeping);
         handle.close().await;
         if n % 2 == 0 {
             signal(&*store, &format!("s{n}")).await; // before the agent waits for it
         }
     }
+    let is_asleep = |info: &SessionInfo| info.run.is_some() || !is_done(info);
+    kill_until(kind, &folder, true, kills, &mut seed, async || {
+        let infos = store.sessions().await.expect("the sessions are listed");
+        for info in &infos {
+            if info.held.is_some() {
+                resume(&store, &info.id, true).await;
+            }
+            if info.waits.last().is_some_and(|wait| wait.for_signal && wait.signal.is_none()) {
+                signal(&*store, &info.id).await;
+            }
+        }
+        !infos.iter().any(is_asleep)
+    })
+    .await;
+    for n in 0..SESSIONS {
+        check(&store.read(&format!("s{n}"), 0).await.expect("the log is read"));
+    }
+}
+
+/// Lets two processes work, and kills them at random times, until `is_done`.
+async fn kill_until(
+    kind: Kind,
+    folder: &TempDir,
+    naps: bool,
+    kills: usize,
+    seed: &mut u64,
+    is_done: impl AsyncFn() -> bool,
+) {
     let start = |clock_error| {
-        let orders = Orders { store: kind, directory: folder.path().into(), clock_error };
+        let directory = folder.path().into();
+        let orders = Orders { store: kind, directory, naps, clock_error };
         let mut process = Command::new(std::env::current_exe().expect("this program"));
         process.args(["sleeper", "--exact", "--ignored", "--nocapture"]).kill_on_drop(true);
         process.env(ORDERS, serde_json::to_string(&orders).expect("JSON"));
@@ -114,24 +147,10 @@ async fn timers_ring_once(kind: Kind, kills: usize, mut seed: u64) {
     let errors = [0, -400];
     let mut processes = errors.map(start);
     let (began, mut killed) = (Instant::now(), 0);
-    loop {
-        let infos = store.sessions().await.expect("the sessions are listed");
-        let is_asleep = |info: &&SessionInfo| info.run.is_some() || !is_done(info);
-        let asleep = infos.iter().filter(is_asleep).count();
-        if asleep == 0 {
-            break;
-        }
-        assert!(began.elapsed() < Duration::from_secs(300), "{asleep} sessions sleep: {infos:?}");
-        for info in &infos {
-            if info.held.is_some() {
-                resume(&store, &info.id).await;
-            }
-            if info.waits.last().is_some_and(|wait| wait.for_signal && wait.signal.is_none()) {
-                signal(&*store, &info.id).await;
-            }
-        }
-        if killed < kills && next_random(&mut seed).is_multiple_of(8) {
-            let one = next_random(&mut seed) as usize % 2;
+    while !is_done().await {
+        assert!(began.elapsed() < Duration::from_secs(300), "it is not done");
+        if killed < kills && next_random(seed).is_multiple_of(8) {
+            let one = next_random(seed) as usize % 2;
             processes[one].kill().await.expect("it is killed");
             processes[one] = start(errors[one]);
             killed += 1;
@@ -141,8 +160,57 @@ async fn timers_ring_once(kind: Kind, kills: usize, mut seed: u64) {
     for process in &mut processes {
         process.kill().await.expect("it is killed");
     }
+}
+
+/// C531: two processes carry out schedules, and are killed at random times: each time is posted
+/// once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schedules_are_carried_out_once_whatever_is_killed() {
+    let (kills, mut seed) = kills_and_seed();
+    for &kind in stores::all() {
+        schedules_are_carried_out_once(kind, kills.min(40), &mut seed).await;
+    }
+}
+
+async fn schedules_are_carried_out_once(kind: Kind, kills: usize, seed: &mut u64) {
+    let folder = TempDir::new().expect("a temporary directory");
+    let _server = kind.serve(folder.path());
+    let store = kind.open(folder.path()).await;
+    let schedules = store.schedules().expect("the store has schedules");
+    let now = SystemEnvironment.now();
     for n in 0..SESSIONS {
-        check(&store.read(&format!("s{n}"), 0).await.expect("the log is read"));
+        let (session, ring) = (format!("s{n}"), || InputEvent::UserRequest("Ring.".into()));
+        agent(0, false).open(&store, &*session).await.expect("it is opened").close().await;
+        for nap in 0..NAPS {
+            let id = format!("once-{nap}");
+            let once = Schedule::once(&*session, id, now + 100 * nap, ring());
+            schedules.put(&once).await.expect("it is stored");
+        }
+        let often = Schedule::repeat(&*session, "often", "* * * * * *", None, now, ring());
+        schedules.put(&often.expect("a cron expression")).await.expect("it is stored");
+    }
+    kill_until(kind, &folder, false, kills, seed, async || {
+        let infos = store.sessions().await.expect("the sessions are listed");
+        for info in infos.iter().filter(|info| info.held.is_some()) {
+            resume(&store, &info.id, false).await;
+        }
+        let left = schedules.page(&ScheduleQuery::new(1_000)).await.expect("they are listed");
+        let is_busy = |info: &SessionInfo| info.run.is_some() || info.unread > 0;
+        left.schedules.len() == SESSIONS && !infos.iter().any(is_busy)
+    })
+    .await;
+    for n in 0..SESSIONS {
+        let log = store.read(&format!("s{n}"), 0).await.expect("the log is read");
+        check_log(&log).expect("a valid log");
+        let queued = |entry: &LogEntry| match entry {
+            LogEntry::Queued { input, .. } => Some(input.clone()),
+            _ => None,
+        };
+        let inputs: Vec<InputId> = log.iter().filter_map(queued).collect();
+        let distinct: std::collections::BTreeSet<_> = inputs.iter().collect();
+        assert_eq!(distinct.len(), inputs.len(), "{inputs:?}");
+        let once = inputs.iter().filter(|input| input.starts_with("schedule:once-"));
+        assert_eq!(once.count() as u64, NAPS, "{inputs:?}");
     }
 }
 
@@ -154,12 +222,12 @@ async fn signal(store: &dyn SessionStore, id: &str) {
 }
 
 /// Continues a run that is held because kills ended two of its owners, as a person would.
-async fn resume(store: &Arc<dyn SessionStore>, id: &str) {
+async fn resume(store: &Arc<dyn SessionStore>, id: &str, naps: bool) {
     let context = match RunContext::new().stored(store, id).await {
         Err(MemoryError::InUse(_)) => return,
         context => context.expect("the session is opened"),
     };
-    let (handle, _events) = agent(0).run(context).await.expect("the session is resumed");
+    let (handle, _events) = agent(0, naps).run(context).await.expect("the session is resumed");
     if handle.state().await.expect("the session is open").held.is_some() {
         handle.continue_run().await.expect("the run continues");
     }

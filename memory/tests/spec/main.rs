@@ -15,6 +15,7 @@ mod jsonl;
 mod kit;
 mod long_term;
 mod mailbox;
+mod schedules;
 mod sqlite;
 mod sub_agents;
 mod summary_compaction;

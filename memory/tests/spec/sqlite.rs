@@ -92,10 +92,10 @@ async fn the_file_is_the_users_own_and_the_folders_above_it_are_made() {
 async fn a_file_of_a_newer_format_is_refused_and_left_untouched() {
     let (_folder, path) = temp_store_path();
     drop(Sqlite::open(&path).unwrap());
-    raw_connection(&path).pragma_update(None, "user_version", 6).unwrap();
+    raw_connection(&path).pragma_update(None, "user_version", 7).unwrap();
     let before = std::fs::read(&path).unwrap();
     let refused = Sqlite::open(&path).err().unwrap();
-    assert!(matches!(&refused, MemoryError::Newer { found: 6, known: 5, .. }), "{refused}");
+    assert!(matches!(&refused, MemoryError::Newer { found: 7, known: 6, .. }), "{refused}");
     assert!(
         refused.to_string().contains("sessions.db was written by a newer version"),
         "{refused}"

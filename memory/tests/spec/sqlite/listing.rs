@@ -51,7 +51,8 @@ async fn a_file_of_the_third_format_gets_a_list_of_sessions() {
     let before = pages(&store, 2).await.unwrap();
     drop(store);
     let raw = raw_connection(&path);
-    let to_format_3 = "DROP TABLE snapshot; DROP TABLE listing; DROP TABLE listing_total; \
+    let to_format_3 = "DROP TABLE schedule; DROP TABLE schedule_total; \
+        DROP TABLE snapshot; DROP TABLE listing; DROP TABLE listing_total; \
         DROP INDEX pending_of_session; PRAGMA user_version = 3";
     raw.execute_batch(to_format_3).unwrap();
     drop(raw);

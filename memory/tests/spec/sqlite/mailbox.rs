@@ -7,29 +7,34 @@ use loopwright_core::log::{AuditQuery, InputReceipt, LogEntry, PendingQuery, Pos
 use super::*;
 
 /// Statements that convert a file without posted inputs to format 2.
-const TO_FORMAT_2: &str = "DROP TABLE snapshot; DROP TABLE listing; \
-    DROP TABLE listing_total; DROP TABLE pending; DROP TABLE pending_total; DROP TABLE decision; \
+const TO_FORMAT_2: &str = "DROP TABLE schedule; DROP TABLE schedule_total; \
+    DROP TABLE snapshot; DROP TABLE listing; DROP TABLE listing_total; \
+    DROP TABLE pending; DROP TABLE pending_total; DROP TABLE decision; \
     PRAGMA user_version = 2";
+/// Statements that convert a file to format 5.
+const TO_FORMAT_5: &str = "DROP TABLE schedule; DROP TABLE schedule_total; PRAGMA user_version = 5";
 /// Statements that convert a file to format 4.
-const TO_FORMAT_4: &str = "DROP TABLE snapshot; PRAGMA user_version = 4";
+const TO_FORMAT_4: &str = "DROP TABLE schedule; DROP TABLE schedule_total; \
+    DROP TABLE snapshot; PRAGMA user_version = 4";
 /// Statements that convert a file to format 3.
-const TO_FORMAT_3: &str = "DROP TABLE snapshot; DROP TABLE listing; DROP TABLE listing_total; \
+const TO_FORMAT_3: &str = "DROP TABLE schedule; DROP TABLE schedule_total; \
+    DROP TABLE snapshot; DROP TABLE listing; DROP TABLE listing_total; \
     DROP INDEX pending_of_session; PRAGMA user_version = 3";
 
 fn steer(id: &str) -> PostedInput {
     PostedInput::new(id, InputEvent::Steer("x".into())).unwrap()
 }
 
-/// C290: a file of format 3 or 4 gets what it lacks when it is opened, and keeps its lists.
+/// C290: a file of format 3, 4 or 5 gets what it lacks when it is opened, and keeps its lists.
 #[tokio::test]
-async fn a_file_of_the_third_or_fourth_format_is_opened() {
+async fn a_file_of_the_third_to_fifth_format_is_opened() {
     let (_folder, path) = temp_store_path();
     let store = Sqlite::open(&path).unwrap();
     let awaiting = r#"{"type":"call_awaiting","call":"a","name":"pay","arguments":{},"digest":"d",
         "time":5}"#;
     drop(begin(&store, "s", &[serde_json::from_str(awaiting).unwrap()]).await);
     drop(store);
-    for to_older in [TO_FORMAT_4, TO_FORMAT_3] {
+    for to_older in [TO_FORMAT_5, TO_FORMAT_4, TO_FORMAT_3] {
         raw_connection(&path).execute_batch(to_older).unwrap();
         let store = Sqlite::open(&path).unwrap();
         let pending = store.pending(&PendingQuery::new(9).session("s")).await.unwrap();
@@ -39,7 +44,7 @@ async fn a_file_of_the_third_or_fourth_format_is_opened() {
         drop((memory, store));
         let format: i64 =
             raw_connection(&path).query_row("PRAGMA user_version", (), |row| row.get(0)).unwrap();
-        assert_eq!(format, 5);
+        assert_eq!(format, 6);
     }
 }
 

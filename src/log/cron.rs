@@ -9,6 +9,8 @@ use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp, ZonedDateTime};
 
+use crate::error::InvalidSchedule;
+
 /// A cron expression in a time zone: a series of recurring times.
 ///
 /// The expression has five fields (minute, hour, day of the month, month, day of the week), as in
@@ -17,35 +19,18 @@ use jiff::{SignedDuration, Timestamp, ZonedDateTime};
 /// comes right after the gap. If the end of summer time repeats a time, it comes once.
 ///
 /// ```
-/// use loopwright_durable::Cron;
+/// use loopwright_core::log::Cron;
 ///
 /// let weekdays_at_nine = Cron::new("0 9 * * MON-FRI", Some("Europe/Berlin"))?;
 /// // A Friday in summer at 9:00, and the Monday after it.
 /// let friday = 1_782_457_200_000;
 /// assert_eq!(weekdays_at_nine.next_after(friday), Some(friday + 3 * 24 * 3600 * 1000));
-/// # Ok::<(), loopwright_durable::InvalidCron>(())
+/// # Ok::<(), loopwright_core::log::InvalidSchedule>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Cron {
     cron: croner::Cron,
     zone: TimeZone,
-}
-
-/// The error of an invalid cron expression.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidCron {
-    /// The expression is not valid.
-    #[error("`{expression}` is no cron expression: {why}; an example is `0 9 * * MON-FRI`")]
-    Expression {
-        /// The expression as given.
-        expression: String,
-        /// The reason why it is invalid.
-        why: String,
-    },
-    /// This machine does not know the time zone.
-    #[error("there is no time zone `{0}` on this machine: an example is `Europe/Berlin`")]
-    TimeZone(String),
 }
 
 impl Cron {
@@ -54,15 +39,15 @@ impl Cron {
     /// # Errors
     ///
     /// Fails if the expression is invalid, or if the machine does not know the time zone.
-    pub fn new(expression: &str, time_zone: Option<&str>) -> Result<Self, InvalidCron> {
-        let cron = croner::Cron::from_str(expression).map_err(|why| InvalidCron::Expression {
+    pub fn new(expression: &str, time_zone: Option<&str>) -> Result<Self, InvalidSchedule> {
+        let cron = croner::Cron::from_str(expression).map_err(|why| InvalidSchedule::Cron {
             expression: expression.to_owned(),
             why: why.to_string(),
         })?;
         let zone = match time_zone {
             None => TimeZone::UTC,
             Some(name) => {
-                TimeZone::get(name).map_err(|_| InvalidCron::TimeZone(name.to_owned()))?
+                TimeZone::get(name).map_err(|_| InvalidSchedule::TimeZone(name.to_owned()))?
             }
         };
         Ok(Cron { cron, zone })
