@@ -132,6 +132,18 @@ mod worker {
             }
         }
 
+        /// Asks the cluster, if there is one, to host a session at a time, in milliseconds since
+        /// 1970.
+        pub(crate) async fn wake_at(&self, session: &str, time: u64) -> Result<(), ApiError> {
+            match self.joined() {
+                None => Ok(()), // the placement finds it when the server joins
+                Some(cluster) => cluster
+                    .wake_at(session, time)
+                    .await
+                    .map_err(|error| ApiError::new(ErrorKind::Unanswered, format!("{error}."))),
+            }
+        }
+
         /// Returns the events of a session that is open at another worker, and the length of its
         /// log before them.
         pub(crate) async fn join_peer(
@@ -189,6 +201,10 @@ mod alone {
         }
 
         pub(crate) async fn wake(&self, _session: &str) -> Result<(), ApiError> {
+            Ok(())
+        }
+
+        pub(crate) async fn wake_at(&self, _session: &str, _time: u64) -> Result<(), ApiError> {
             Ok(())
         }
 

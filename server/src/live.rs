@@ -219,6 +219,14 @@ impl LiveSessions {
         }
     }
 
+    /// Asks the cluster to host a session at a time, in milliseconds since 1970. If this fails, a
+    /// sweep finds the schedule.
+    pub(crate) async fn wake_at(&self, id: &str, time: u64) {
+        if let Err(error) = self.0.parts.cluster.wake_at(id, time).await {
+            tracing::warn!(session = id, %error, "no timer could be set for its schedule");
+        }
+    }
+
     /// Opens or creates the log of a session of this owner. The session works for its owner, within
     /// the owner's daily budget. A session without an owner works for the principal of the host.
     async fn context(

@@ -13,6 +13,7 @@ mod openapi;
 mod page;
 mod page_query;
 mod protocols;
+mod schedules;
 mod search;
 mod sessions;
 
@@ -94,7 +95,8 @@ pub fn router(server: Server) -> Router {
 
 /// Returns all routes, and does nothing else.
 pub(crate) fn routes(server: Server) -> Router {
-    let long_reads = Router::new().merge(audit::routes()).merge(search::routes());
+    let long_reads = Router::new().merge(audit::routes()).merge(schedules::list_routes());
+    let long_reads = long_reads.merge(search::routes());
     #[cfg(feature = "long-term")]
     let long_reads = long_reads.merge(memory::routes());
     let long_reads = long_reads
@@ -109,6 +111,7 @@ pub(crate) fn routes(server: Server) -> Router {
         .merge(agents::routes())
         .merge(protocols::ai_sdk::routes())
         .merge(long_reads)
+        .merge(schedules::routes())
         .merge(sessions::routes())
         .merge(events::routes())
         .merge(event_streams::routes())

@@ -113,8 +113,9 @@ impl Shared {
 impl Server {
     /// Does the work that sessions have to do ([`SessionInfo::due`]), if their process was killed.
     /// It answers acknowledged requests, carries out decisions, and takes inputs posted by other
-    /// processes. Interrupted runs are left alone, since `continue` resumes them. Resolves when the
-    /// runs have ended.
+    /// processes. Interrupted runs are left alone, since `continue` resumes them. It also wakes
+    /// sessions whose timer rings, and carries out due
+    /// [schedules](loopwright_core::log::Schedules). Resolves when the runs have ended.
     ///
     /// [`serve`](crate::serve) and [`router`](crate::router) start it, once a minute; see
     /// [`keep_running_due`](Server::keep_running_due).
@@ -127,9 +128,10 @@ impl Server {
         self.shared().live.run_due(&mut HashMap::new()).await
     }
 
-    /// Does the work that sessions have to do, like [`run_due`](Server::run_due), now and once a
-    /// minute. This covers inputs posted to sessions that no process has open, and the work of
-    /// killed processes. A worker of a cluster has nothing to do. Never resolves.
+    /// Does the work that sessions have to do, like [`run_due`](Server::run_due), now, when a timer
+    /// rings or a schedule is due, and once a minute. This covers inputs posted to sessions that no
+    /// process has open, and the work of killed processes. A worker of a cluster has nothing to do.
+    /// Never resolves.
     ///
     /// [`serve`](crate::serve) and [`router`](crate::router) start it. While one is in progress, a
     /// second one waits.

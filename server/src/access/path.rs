@@ -1,4 +1,4 @@
-//! Path parameters: a session, and a call in it.
+//! Path parameters: a session, and a call or a schedule in it.
 
 use std::collections::HashMap;
 
@@ -18,6 +18,9 @@ pub(crate) struct CallPath {
     pub(crate) session: String,
     pub(crate) call: String,
 }
+
+/// The id of a schedule in a path.
+pub(crate) struct SchedulePath(pub(crate) String);
 
 impl SessionId {
     /// Returns whether a session can have this id.
@@ -49,6 +52,17 @@ impl<S: Send + Sync> FromRequestParts<S> for CallPath {
                 Err(ApiError::new(ErrorKind::NotFound, why))
             }
         }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for SchedulePath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        parameter(parts, state, "schedule").await.map(SchedulePath).ok_or_else(|| {
+            let why = "The id of a schedule has 1 to 200 bytes, and no control characters.";
+            ApiError::new(ErrorKind::BadRequest, why)
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Conversions of the errors of sessions, stores and hosts into API errors.
 
 use loopwright_core::agent::{AgentError, InputError};
-use loopwright_core::log::MemoryError;
+use loopwright_core::log::{InvalidSchedule, MemoryError};
 use loopwright_host::{AgentRejection, RejectionKind};
 use loopwright_protocols::DecodeError;
 
@@ -10,13 +10,14 @@ use super::{ApiError, ErrorKind};
 impl From<MemoryError> for ApiError {
     fn from(error: MemoryError) -> Self {
         let kind = match &error {
-            MemoryError::NoSession(_) => ErrorKind::NotFound,
+            MemoryError::NoSession(_) | MemoryError::NoSchedules => ErrorKind::NotFound,
             MemoryError::InUse(_)
             | MemoryError::Conflict { .. }
             | MemoryError::Lost
             | MemoryError::Exists(_)
             | MemoryError::HasBranches { .. }
-            | MemoryError::SubAgent { .. } => ErrorKind::Conflict,
+            | MemoryError::SubAgent { .. }
+            | MemoryError::TooManySchedules { .. } => ErrorKind::Conflict,
             MemoryError::MailboxFull { .. } => ErrorKind::TooMany,
             _ => {
                 tracing::error!(%error, "the session store failed");
@@ -24,6 +25,19 @@ impl From<MemoryError> for ApiError {
             }
         };
         ApiError::new(kind, sentence(&error))
+    }
+}
+
+impl From<InvalidSchedule> for ApiError {
+    fn from(error: InvalidSchedule) -> Self {
+        let path = match &error {
+            InvalidSchedule::Input(error) => return error.clone().into(),
+            InvalidSchedule::Cron { .. } | InvalidSchedule::NeverDue(_) => "/cron",
+            InvalidSchedule::TimeZone(_) | InvalidSchedule::NeedsCron => "/time_zone",
+            InvalidSchedule::Past => "/time",
+            _ => return ApiError::new(ErrorKind::BadRequest, sentence(&error)),
+        };
+        ApiError::at(path, sentence(&error))
     }
 }
 

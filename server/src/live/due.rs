@@ -1,11 +1,12 @@
 //! Sessions that have work to do and no owner.
 
 use std::collections::HashMap;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use loopwright_core::log::{Due, PROBATION, SessionInfo, SessionQuery};
+use loopwright_core::log::{Due, PROBATION, SessionInfo, SessionQuery, post_due_schedules};
 use loopwright_core::{Environment, SystemEnvironment};
 use tokio::time::Instant;
 
@@ -14,8 +15,32 @@ use super::{LiveSessions, Parts};
 /// The interval of searches for sessions that have work to do and no owner.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
+/// The interval of searches for schedules that are due, and the shortest of searches for sessions.
+const SCHEDULE_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Maximum number of sessions that are open at a time only because they have work to do.
 const MAX_DUE_SESSIONS: usize = 8;
+
+/// The work of a store's sessions at a time.
+struct DueWork {
+    /// The time, in milliseconds since 1970.
+    now: u64,
+    /// The sessions that have work to do.
+    due: Vec<SessionInfo>,
+    /// The time from now until the next session wakes by itself.
+    next: Option<Duration>,
+}
+
+/// Carries out schedules while `alive` returns the sessions, until some were due.
+async fn until_posted(alive: &impl Fn() -> Option<LiveSessions>) {
+    loop {
+        tokio::time::sleep(SCHEDULE_INTERVAL).await;
+        let Some(sessions) = alive() else { return };
+        if sessions.post_schedules().await {
+            return;
+        }
+    }
+}
 
 impl LiveSessions {
     /// Starts to distil facts from all idle open sessions, before the server shuts down.
@@ -31,35 +56,73 @@ impl LiveSessions {
 
     /// Calls [`run_due`](Self::run_due) repeatedly while `alive` returns the sessions, for sessions
     /// whose process has died meanwhile. A session whose work has not changed since the last sweep
-    /// is not reopened.
+    /// is not reopened. The next sweep comes sooner if a timer rings or a schedule is due.
     pub(crate) async fn keep_running_due(alive: impl Fn() -> Option<LiveSessions>) {
         let mut done = HashMap::new();
         while let Some(sessions) = alive() {
-            let next = Instant::now() + SWEEP_INTERVAL;
+            let start = Instant::now();
+            let work = sessions.due_work().await;
+            let pause = work.next.unwrap_or(SWEEP_INTERVAL);
+            let next = start + pause.clamp(SCHEDULE_INTERVAL, SWEEP_INTERVAL);
+            let sweep = async {
+                sessions.run_work(work, &mut done).await;
+                drop(sessions);
+                tokio::time::sleep_until(next).await;
+            };
             // Runs that take longer continue.
-            let _ = tokio::time::timeout_at(next, sessions.run_due(&mut done)).await;
-            drop(sessions);
-            tokio::time::sleep_until(next).await;
+            tokio::select! {
+                _ = tokio::time::timeout_at(next, sweep) => {}
+                () = until_posted(&alive) => {}
+            }
         }
     }
 
-    /// Opens the sessions that have work to do, an action whose deadline has passed or a wait that
-    /// is over, so that their runs start. Waits for the runs to end.
+    /// Posts the inputs of due schedules. Returns whether there were any.
+    async fn post_schedules(&self) -> bool {
+        let posted = post_due_schedules(&*self.0.parts.store, None, |_, _| ready(())).await;
+        posted.map_or_else(
+            |error| {
+                tracing::warn!(%error, "schedules could not be carried out");
+                false
+            },
+            |posted| posted > 0,
+        )
+    }
+
+    /// Carries out due schedules, and opens the sessions that have work to do, an action whose
+    /// deadline has passed or a wait that is over, so that their runs start. Waits for the runs to
+    /// end.
     ///
     /// Skips sessions that cannot be opened. Skips sessions that have left their work over and
     /// whose log has not grown since, unless they have unread inputs, a deadline or a wait. `done`
     /// has the length of each log then.
     pub(crate) async fn run_due(&self, done: &mut HashMap<Arc<str>, u64>) {
-        let Parts { agents, store, .. } = &self.0.parts;
+        let work = self.due_work().await;
+        self.run_work(work, done).await;
+    }
+
+    /// Carries out due schedules, and returns the sessions that have work to do then.
+    async fn due_work(&self) -> DueWork {
+        self.post_schedules().await;
         // Without prompts and arguments, which would all be in memory at the same time.
-        let sessions = match store.sessions_page(&SessionQuery::new(usize::MAX).brief()).await {
-            Ok(page) => page.sessions,
-            Err(error) => {
-                return tracing::warn!(%error, "no session with work to do can be looked for");
-            }
-        };
+        let query = SessionQuery::new(usize::MAX).brief();
+        let sessions = self.0.parts.store.sessions_page(&query).await.map(|page| page.sessions);
+        let sessions = sessions.unwrap_or_else(|error| {
+            tracing::warn!(%error, "no session with work to do can be looked for");
+            Vec::new()
+        });
         let now = SystemEnvironment.now();
-        let due = sessions.into_iter().filter(|session| match session.due_at(now) {
+        let wakes_at = sessions.iter().filter_map(SessionInfo::wakes_at);
+        let next = wakes_at.filter(|time| *time > now).min();
+        let next = next.map(|time| Duration::from_millis(time - now));
+        let due = sessions.into_iter().filter(|session| session.due_at(now).is_some()).collect();
+        DueWork { now, due, next }
+    }
+
+    async fn run_work(&self, work: DueWork, done: &mut HashMap<Arc<str>, u64>) {
+        let Parts { agents, store, .. } = &self.0.parts;
+        let now = work.now;
+        let due = work.due.into_iter().filter(|session| match session.due_at(now) {
             Some(Due::Inbox | Due::Deadline | Due::Wait) => true,
             Some(Due::Decision | Due::Request | Due::Steer) => {
                 done.get(&session.id) != Some(&session.entries)

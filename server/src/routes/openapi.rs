@@ -8,6 +8,7 @@ mod front_ends;
 mod lookups;
 mod openai;
 mod operations;
+mod schedules;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -41,6 +42,7 @@ fn document(settings: &[CustomSetting]) -> Value {
     let mut document = Document::new();
     operations::describe(&mut document);
     lookups::describe(&mut document);
+    schedules::describe(&mut document);
     openai::describe(&mut document);
     a2a::describe(&mut document);
     events::describe(&mut document);

@@ -36,6 +36,7 @@ mod remote_agents;
 mod responses;
 mod resume;
 mod rules;
+mod schedules;
 mod sessions;
 mod settings;
 mod sub_agents;

@@ -75,7 +75,8 @@ async fn every_route_is_listed_and_served() {
             if method == "delete" || path.ends_with("/events") {
                 continue;
             }
-            let path = path.replace("{id}", &id).replace("{call}", "none");
+            let path =
+                path.replace("{id}", &id).replace("{call}", "none").replace("{schedule}", "s");
             let (status, body) = api.call(&method.to_uppercase(), &path, Some(json!({}))).await;
             assert!(
                 status != 405 && body["error"]["message"] != no_route(),
@@ -93,7 +94,7 @@ async fn every_route_is_listed_and_served() {
         for route in text.split(".route(\"").skip(1) {
             let (path, rest) = route.split_once('"').unwrap();
             let line = rest.lines().next().unwrap();
-            let methods: Vec<&str> = ["get", "post", "patch", "delete"]
+            let methods: Vec<&str> = ["get", "post", "put", "patch", "delete"]
                 .into_iter()
                 .filter(|method| line.contains(&format!("{method}(")))
                 .collect();
