@@ -14,7 +14,7 @@ use crate::command_context::CommandContext;
 use crate::command_line::Parsed;
 use crate::commands::{
     acp, actions, audit, chat, cluster, completions, config as config_command, mcp, models, run,
-    serve, sessions, token, tools,
+    schedules, serve, sessions, token, tools, wake,
 };
 use crate::config::Config;
 use crate::environment::Names;
@@ -276,6 +276,11 @@ fn dispatch(cli: Cli, program: Arc<Program>) -> Result<u8, StartError> {
             start_traced(&config, actions::answer(&args, &config))
         }
         Command::Sessions(args) => start(sessions::sessions(&args, &config()?)),
+        Command::Schedules(args) => start(schedules::schedules(&args, &config()?)),
+        Command::Wake(args) => {
+            let config = config()?;
+            start_traced(&config, wake::wake(args, &config))
+        }
         Command::Serve(args) => {
             let config = config()?;
             start_traced(&config, serve::serve(config.serve(*args)?, &config))

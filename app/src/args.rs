@@ -4,6 +4,7 @@ mod cluster;
 mod custom;
 mod mcp;
 mod rules;
+mod schedules;
 mod serve;
 mod sessions;
 mod verbosity;
@@ -15,6 +16,9 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use self::cluster::{ClusterCommand, PlacementArg};
 pub(crate) use self::custom::{built_in_flags, is_built_in};
 pub(crate) use self::mcp::McpArgs;
+pub(crate) use self::schedules::{
+    AddScheduleArgs, ScheduleCommand, SchedulesArgs, WakeArgs, WhenArgs,
+};
 use self::serve::name_without_separators;
 pub(crate) use self::serve::{DEFAULT_ADDR, DEFAULT_GRACE, LogFormat, ServeArgs, UserArg};
 pub(crate) use self::sessions::{
@@ -75,6 +79,16 @@ pub(crate) enum Command {
     /// List, show, search, copy and delete conversations.
     #[command(subcommand)]
     Sessions(Sessions),
+    /// List messages that are sent at certain times, and add or remove them.
+    ///
+    /// Exit codes: 0 done, 1 there is none, 2 bad usage.
+    Schedules(SchedulesArgs),
+    /// Wake the agents whose timer rings, and send the messages whose time has come.
+    ///
+    /// It does what else sessions have to do that no process has open, with the settings that they
+    /// were started with, in their directories. Calls that need approval wait. `serve` does all
+    /// this too.
+    Wake(WakeArgs),
     /// Serve the agent over HTTP.
     ///
     /// `POST /api/agent-chat` answers one request with the events of its run; `/api/sessions`

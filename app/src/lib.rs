@@ -51,6 +51,7 @@ mod stdin;
 mod store_address;
 mod telemetry;
 mod terms;
+mod time;
 mod tui;
 mod wording;
 

@@ -2,9 +2,6 @@
 
 use std::io;
 
-use jiff::Timestamp;
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
 use loopwright_core::log::{AuditQuery, DecisionRecord};
 
 use crate::args::AuditArgs;
@@ -13,6 +10,7 @@ use crate::error::StartError;
 use crate::exit_code::EMPTY;
 use crate::output;
 use crate::terms::date_and_time;
+use crate::time::read_time;
 
 /// Lists decisions, the latest first, and returns the exit code.
 pub(crate) async fn audit(args: &AuditArgs, config: &Config) -> Result<u8, StartError> {
@@ -20,8 +18,8 @@ pub(crate) async fn audit(args: &AuditArgs, config: &Config) -> Result<u8, Start
     let mut query = AuditQuery::new(args.limit.unwrap_or(usize::MAX));
     query.session = args.session.as_deref().map(Into::into);
     query.by = args.by.as_deref().map(Into::into);
-    query.since = args.since.as_deref().map(|text| time("--since", text)).transpose()?;
-    query.until = args.until.as_deref().map(|text| time("--until", text)).transpose()?;
+    query.since = args.since.as_deref().map(|text| read_time("--since", text)).transpose()?;
+    query.until = args.until.as_deref().map(|text| read_time("--until", text)).transpose()?;
     let decisions = store.decisions(&query).await?.decisions;
     let print = |record: &DecisionRecord| match args.json {
         true => output::json_line(record),
@@ -46,36 +44,4 @@ fn print_record(record: &DecisionRecord) -> io::Result<()> {
     let time = date_and_time(record.time);
     let line = format!("{time}  {by}  {source}  {session}  {call}  {tool}  {digest}  {decision}");
     output::text(&line.split('\n').collect::<Vec<_>>().join(" "))
-}
-
-/// Parses a time: a date, or a date and a time, local or with an offset.
-fn time(flag: &str, text: &str) -> Result<u64, StartError> {
-    let local =
-        |time: DateTime| time.to_zoned_datetime(TimeZone::system()).ok().map(|at| at.timestamp());
-    let read = text.parse::<Timestamp>().ok().or_else(|| local(text.parse().ok()?));
-    let milliseconds = read.and_then(|time| u64::try_from(time.as_millisecond()).ok());
-    milliseconds.ok_or_else(|| {
-        StartError(format!(
-            "The value of {flag} is no time: give a date such as 2026-11-24, or a date and time \
-             such as 2026-11-24T14:05."
-        ))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_dates_with_or_without_a_time() {
-        for text in ["2026-11-24", "2026-11-24T14:05", "2026-11-24T14:05:30Z"] {
-            assert!(time("--since", text).is_ok_and(|time| time > 1_700_000_000_000), "{text}");
-        }
-        let order = ["2026-11-23", "2026-11-24T14:05", "2026-11-27T14:05Z"];
-        assert!(order.map(|text| time("--since", text).unwrap()).is_sorted());
-        for wrong in ["yesterday", "", "1969-01-01"] {
-            let why = time("--until", wrong).unwrap_err();
-            assert!(why.0.contains("--until is no time"), "{wrong}");
-        }
-    }
 }

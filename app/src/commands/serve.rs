@@ -74,6 +74,11 @@ pub(crate) async fn serve(mut args: ServeArgs, config: &Config) -> Result<u8, St
     }
 }
 
+/// Builds a server that nobody reaches, for the sessions of its store.
+pub(crate) fn build(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
+    server(args, models(&args.defaults.0, config)?, config)
+}
+
 fn models(defaults: &SessionSettings, config: &Config) -> Result<EnvModels, StartError> {
     let delay = defaults.max_retry_delay.map(|seconds| Duration::from_secs(seconds.into()));
     Ok(EnvModels::default()

@@ -27,6 +27,7 @@ mod outputs;
 mod patterns;
 mod prompt;
 mod questions;
+mod schedules;
 mod scripts;
 mod serve;
 mod sessions;
