@@ -296,6 +296,12 @@ pub enum InputError {
 }
 
 impl InputError {
+    /// Returns whether the queue that the input is for is full.
+    pub(crate) fn is_full(&self) -> bool {
+        use InputError::*;
+        matches!(self, Full(_) | QueueFull { .. } | SignalsFull(_))
+    }
+
     /// Returns whether the session has refused the input. If the same input arrives again, it must
     /// be refused too.
     pub(crate) fn is_refusal(&self) -> bool {

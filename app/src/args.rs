@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use self::cluster::{ClusterCommand, PlacementArg};
+pub(crate) use self::cluster::{ClusterArgs, ClusterCommand, PlacementArg};
 pub(crate) use self::custom::{built_in_flags, is_built_in};
 pub(crate) use self::mcp::McpArgs;
 pub(crate) use self::schedules::{

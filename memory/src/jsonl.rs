@@ -277,7 +277,13 @@ impl Jsonl {
         let lock = |session: &Arc<str>| self.folder.lock(session, false);
         let _locks = sub_agents.iter().map(lock).collect::<Result<Vec<_>, _>>()?;
         DecisionFile::read(self.folder.directory())?.add(&deleted)?;
-        ScheduleFile::read(self.folder.directory())?.remove_all(session)?;
+        match ScheduleFile::read(self.folder.directory()) {
+            // Its session is missing from now on, so the schedule is not carried out.
+            Err(error @ MemoryError::Damaged(_)) => {
+                tracing::warn!(%error, session, "it is deleted")
+            }
+            file => file?.remove_all(session)?,
+        }
         for path in iter::once(path).chain(sub_agents.iter().map(|name| self.folder.path(name))) {
             for file in [self.folder.torn(&path), MailFile::path(&path), path] {
                 match fs::remove_file(&file) {

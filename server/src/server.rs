@@ -6,7 +6,6 @@ pub(crate) mod drain;
 mod origin;
 pub(crate) mod readiness;
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -125,7 +124,7 @@ impl Server {
     ///
     /// [`SessionInfo::due`]: loopwright_core::log::SessionInfo::due
     pub async fn run_due(&self) {
-        self.shared().live.run_due(&mut HashMap::new()).await
+        self.shared().live.run_due().await
     }
 
     /// Does the work that sessions have to do, like [`run_due`](Server::run_due), now, when a timer

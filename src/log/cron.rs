@@ -53,8 +53,8 @@ impl Cron {
         Ok(Cron { cron, zone })
     }
 
-    /// Returns the first time after `time`, in milliseconds since 1970, or `None` after the last
-    /// one.
+    /// Returns the first time after `time`, in milliseconds since 1970, or `None` if there is none
+    /// before the year 5000.
     pub fn next_after(&self, time: u64) -> Option<u64> {
         let time = Timestamp::from_millisecond(i64::try_from(time).ok()?).ok()?;
         let from = Local(time.to_zoned_datetime(self.zone.clone()));

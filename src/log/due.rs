@@ -71,6 +71,11 @@ impl Agenda {
         !self.queued.is_empty()
     }
 
+    /// Returns whether the message of this input is queued.
+    pub(crate) fn has(&self, input: &InputId) -> bool {
+        self.queued.iter().any(|queued| queued.input == *input)
+    }
+
     /// Returns whether nothing is queued, decided or pending.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -347,13 +347,17 @@ impl Schedules for InMemoryStore {
         Ok(query.page(schedules))
     }
 
-    async fn advance(&self, schedule: &Schedule, next: Option<u64>) -> Result<bool, MemoryError> {
+    async fn advance(
+        &self,
+        schedule: &Schedule,
+        next: Option<&Schedule>,
+    ) -> Result<bool, MemoryError> {
         let mut schedules = self.all_schedules();
         let Some(at) = schedules.iter().position(|it| it.is_same(schedule)) else {
             return Ok(false);
         };
         match next {
-            Some(next) => schedules[at].next = next,
+            Some(next) => schedules[at] = next.clone(),
             None => drop(schedules.remove(at)),
         }
         Ok(true)

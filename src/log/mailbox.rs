@@ -23,6 +23,10 @@ pub struct PostedInput {
     /// for inputs stored by older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<u64>,
+    /// The input stays unread while the queue that it is for is full. Other inputs are refused
+    /// then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
 }
 
 impl PostedInput {
@@ -41,7 +45,14 @@ impl PostedInput {
         if !why.is_empty() {
             return Err(InputError::NotPostable(why.into()));
         }
-        Ok(PostedInput { id: id.into(), event, time: None })
+        Ok(PostedInput { id: id.into(), event, time: None, waits: false })
+    }
+
+    /// Sets that the input stays in the mailbox while the queue that it is for is full, instead of
+    /// being refused: its sender does not wait for the receipt.
+    pub fn waits_for_room(mut self) -> Self {
+        self.waits = true;
+        self
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::environment::{Environment, SystemEnvironment};
 use crate::error::InvalidSchedule;
 use crate::event::input::InputEvent;
 use crate::log::mailbox::PostedInput;
@@ -12,7 +13,7 @@ use crate::log::mailbox::PostedInput;
 const MAX_ID_BYTES: usize = 200;
 const MAX_CRON_BYTES: usize = 200;
 const MAX_TIME_ZONE_BYTES: usize = 100;
-const MAX_INPUT_BYTES: usize = 256 * 1024;
+const MAX_INPUT_BYTES: usize = 64 * 1024;
 
 /// An input that is posted to a session at a certain time, once or repeatedly.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -30,6 +31,12 @@ pub struct Schedule {
     /// The time zone of the cron expression, such as `Europe/Berlin`; `None` means UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<Arc<str>>,
+    /// The time of the last input that was posted, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<u64>,
+    /// A random number, which tells the schedule apart from others that had its id before.
+    #[serde(default)]
+    pub nonce: u32,
     /// The input to post. [`input`](Schedule::input) replaces its id.
     #[schemars(with = "serde_json::Value")]
     pub event: InputEvent,
@@ -43,8 +50,16 @@ impl Schedule {
         time: u64,
         event: InputEvent,
     ) -> Self {
-        let (session, id) = (session.into(), id.into());
-        Schedule { session, id, next: time, cron: None, time_zone: None, event }
+        Schedule {
+            session: session.into(),
+            id: id.into(),
+            next: time,
+            cron: None,
+            time_zone: None,
+            last: None,
+            nonce: SystemEnvironment.random() as u32,
+            event,
+        }
     }
 
     /// Builds a schedule that posts an input at the times of a [cron expression](crate::log::Cron)
@@ -111,20 +126,32 @@ impl Schedule {
         next_time(cron, self.time_zone.as_deref(), time)
     }
 
-    /// Returns the input of the next time. Its id consists of the schedule's id and the time, so
-    /// that several workers can post it and the session takes it once.
+    /// Returns the input of the next time. Its id consists of the schedule's id, its nonce and the
+    /// time, so that several workers can post it and the session takes it once. It waits for
+    /// [room](PostedInput::waits_for_room) in the session's queue.
     ///
     /// # Errors
     ///
     /// Fails if the event cannot be posted; see [`PostedInput::new`].
     pub fn input(&self) -> Result<PostedInput, InvalidSchedule> {
-        let id = format!("schedule:{}:{}", self.id, self.next);
-        Ok(PostedInput::new(id, self.event.clone())?)
+        self.input_at(self.next)
     }
 
-    /// Returns whether both are the same schedule at the same time.
+    /// Returns the input of the last time, unless there was none.
+    pub(crate) fn last_input(&self) -> Result<Option<PostedInput>, InvalidSchedule> {
+        self.last.map(|last| self.input_at(last)).transpose()
+    }
+
+    fn input_at(&self, time: u64) -> Result<PostedInput, InvalidSchedule> {
+        let id = format!("schedule:{}:{:x}:{time}", self.id, self.nonce);
+        Ok(PostedInput::new(id, self.event.clone())?.waits_for_room())
+    }
+
+    /// Returns whether both are the same schedule at the same time, for stores: one that was
+    /// carried out or replaced meanwhile is another.
     pub fn is_same(&self, other: &Schedule) -> bool {
-        self.session == other.session && self.id == other.id && self.next == other.next
+        let key = |it: &Schedule| (it.session.clone(), it.id.clone(), it.next, it.nonce);
+        key(self) == key(other)
     }
 }
 

@@ -43,7 +43,7 @@ pub trait Schedules: Send + Sync {
     async fn of_session(&self, session: &str) -> Result<Vec<Schedule>, MemoryError>;
 
     /// Returns at most `limit` schedules that are due by the clock of the store. If more are due,
-    /// the store chooses any of them.
+    /// the store chooses any of them. One that cannot be read is logged and left out.
     async fn due(&self, limit: usize) -> Result<Vec<Schedule>, MemoryError>;
 
     /// Returns the earliest next time of all schedules that is later than this time.
@@ -58,10 +58,14 @@ pub trait Schedules: Send + Sync {
         Ok(SystemEnvironment.now())
     }
 
-    /// Sets the next time of a schedule after it was carried out, or removes the schedule for
-    /// `None`. Returns `false`, and changes nothing, if the schedule has changed: another worker
-    /// was faster, or it was replaced.
-    async fn advance(&self, schedule: &Schedule, next: Option<u64>) -> Result<bool, MemoryError>;
+    /// Replaces a schedule that was carried out by the one for its next time, or removes it for
+    /// `None`. Returns `false`, and changes nothing, if it is no longer the
+    /// [same](Schedule::is_same): another worker was faster, or a person has replaced it.
+    async fn advance(
+        &self,
+        schedule: &Schedule,
+        next: Option<&Schedule>,
+    ) -> Result<bool, MemoryError>;
 }
 
 /// Checks that another schedule of a session may be added, for stores: the session has

@@ -350,6 +350,11 @@ impl SessionInfo {
         self.run.is_some() || self.next().is_some()
     }
 
+    /// Returns whether the message of this input waits for a run.
+    pub(crate) fn has_queued(&self, input: &InputId) -> bool {
+        self.agenda.has(input)
+    }
+
     /// Returns the work that starts the next run, and the message that starts it, if one does.
     pub(crate) fn next(&self) -> Option<(Due, Option<&InputId>)> {
         self.agenda.next(!self.pending.is_empty())

@@ -413,7 +413,7 @@ impl AgentHandle {
     ) -> oneshot::Receiver<Result<Receipt, InputError>> {
         let Input { id, event } = input;
         let (ack, receipt) = oneshot::channel();
-        let input = Box::new(InputCommand { event, id, ack, caller, received: None });
+        let input = Box::new(InputCommand { event, id, ack, caller, received: None, waits: false });
         let _ = self.commands.send(Command::Input(input));
         receipt
     }

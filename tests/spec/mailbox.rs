@@ -7,6 +7,7 @@ mod due;
 mod held;
 mod kit;
 mod releases;
+mod room;
 mod signals;
 mod waits;
 

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use loopwright_core::SessionStore;
-use loopwright_core::log::{MemoryError, SessionInfo, SessionQuery};
+use loopwright_core::log::{Due, SessionQuery};
 use loopwright_core::{Environment, SystemEnvironment};
 
-use crate::args::{DEFAULT_GRACE, LogFormat, ServeArgs, WakeArgs};
+use crate::args::{ClusterArgs, DEFAULT_GRACE, LogFormat, ServeArgs, WakeArgs};
 use crate::commands::serve;
 use crate::config::Config;
 use crate::error::StartError;
+use crate::exit_code::FAILED;
 use crate::interrupt::Interrupt;
 use crate::terms::at_time;
 use crate::{log, output};
@@ -20,15 +21,10 @@ pub(crate) async fn wake(args: WakeArgs, config: &Config) -> Result<u8, StartErr
     log::start(&config.program.names, LogFormat::Text)?;
     let WakeArgs { watch, store, defaults } = args;
     let given = config.serve(ServeArgs { store, defaults, ..ServeArgs::default() })?;
-    // Nobody can send it anything, so the limits of clients do not apply: each session works in
-    // the directory that it was started in.
-    let args = ServeArgs {
-        root: vec![PathBuf::from("/")],
-        store: given.store,
-        defaults: given.defaults,
-        run_budget: given.run_budget,
-        ..ServeArgs::default()
-    };
+    // Its budgets and rules are the server's. Nobody can reach it, so each session works in the
+    // directory that it was started in.
+    let root = vec![PathBuf::from("/")];
+    let args = ServeArgs { root, cluster: ClusterArgs::default(), webhook: None, ..given };
     let server = serve::build(&args, config)?;
     let mut interrupt = Interrupt::listen()?;
     let mut terminate = Interrupt::terminate()?;
@@ -46,22 +42,33 @@ pub(crate) async fn wake(args: WakeArgs, config: &Config) -> Result<u8, StartErr
         () = terminate.pressed() => {}
     }
     server.drain(Duration::from_secs(DEFAULT_GRACE.into())).await;
-    if !watch {
-        let store = config.open_store(&args.store)?;
-        output::info(&match next(&*store).await? {
-            Some(time) => format!("The next is due {}.", at_time(time, SystemEnvironment.now())),
-            None => "No agent sleeps, and no message is scheduled.".to_owned(),
-        });
+    if watch {
+        return Ok(0);
     }
-    Ok(0)
+    let store = config.open_store(&args.store)?;
+    report(&*store).await
 }
 
-/// Returns the next time of a timer, a deadline or a schedule.
-async fn next(store: &dyn SessionStore) -> Result<Option<u64>, MemoryError> {
-    let sessions = store.sessions_page(&SessionQuery::new(usize::MAX).brief()).await?.sessions;
-    let scheduled = match store.schedules() {
+/// Says which work is left over and when the next is due, and returns the exit code.
+async fn report(store: &dyn SessionStore) -> Result<u8, StartError> {
+    let now = SystemEnvironment.now();
+    let mut left_over = false;
+    let mut next = match store.schedules() {
         Some(schedules) => schedules.next_after(0).await?,
         None => None,
     };
-    Ok(sessions.iter().filter_map(SessionInfo::wakes_at).chain(scheduled).min())
+    for session in store.sessions_page(&SessionQuery::new(usize::MAX).brief()).await?.sessions {
+        let is_due = session.due_at(now).is_some_and(|due| due != Due::Interrupted);
+        if !is_due || session.sub_agent_of.is_some() {
+            next = next.into_iter().chain(session.wakes_at()).min();
+        } else if store.in_use(&session.id).await? != Some(true) {
+            left_over = true;
+            output::info(&format!("Session {} has work left over.", session.id));
+        }
+    }
+    output::info(&match next {
+        Some(time) => format!("The next is due {}.", at_time(time, now)),
+        None => "No agent sleeps, and no message is scheduled.".to_owned(),
+    });
+    Ok(if left_over { FAILED } else { 0 })
 }

@@ -54,6 +54,29 @@ fn schedules_are_added_listed_and_removed() {
     }
 }
 
+/// C536: `wake` fails if work is left over, and says which session has it.
+#[test]
+fn work_that_is_left_over_is_named() {
+    let project = project();
+    let folder = project.path().join("folder");
+    std::fs::create_dir(&folder).unwrap();
+    let run = |args: &[&str]| BIN.run(&project, args);
+    let root = folder.to_str().unwrap();
+    let first = ["run", "--model", "offline", "--session", "s", "--root", root, "Hello"];
+    assert_eq!(run(&first).code, 0);
+    std::fs::remove_dir(&folder).unwrap();
+    assert_eq!(run(&["schedules", "add", "s", "Report", "--in", "1s"]).code, 0);
+    let start = Instant::now();
+    loop {
+        let woken = run(&["wake"]);
+        if woken.code == 5 {
+            assert!(woken.err.contains("Session s has work left over."), "{woken:?}");
+            return;
+        }
+        assert!(woken.code == 0 && start.elapsed() < Duration::from_secs(60), "{woken:?}");
+    }
+}
+
 /// C536: `wake` sends the messages whose time has come, with the settings of their sessions, and
 /// says when the next is due. With `--watch` it does so until Ctrl-C.
 #[test]

@@ -19,7 +19,11 @@ impl Schedules for Jsonl {
     }
 
     async fn remove(&self, session: &str, id: &str) -> Result<bool, MemoryError> {
-        self.reschedule(session, id, None, None).await
+        let (session, id) = (session.to_owned(), id.to_owned());
+        self.change(move |store, _lock| {
+            ScheduleFile::read(store.folder.directory())?.remove(&session, &id)
+        })
+        .await
     }
 
     async fn of_session(&self, session: &str) -> Result<Vec<Schedule>, MemoryError> {
@@ -60,27 +64,21 @@ impl Schedules for Jsonl {
         .await
     }
 
-    async fn advance(&self, schedule: &Schedule, next: Option<u64>) -> Result<bool, MemoryError> {
-        self.reschedule(&schedule.session, &schedule.id, Some(schedule.next), next).await
+    async fn advance(
+        &self,
+        schedule: &Schedule,
+        next: Option<&Schedule>,
+    ) -> Result<bool, MemoryError> {
+        let (schedule, next) = (schedule.clone(), next.cloned());
+        self.change(move |store, _lock| {
+            ScheduleFile::read(store.folder.directory())?.advance(&schedule, next)
+        })
+        .await
     }
 }
 
 impl Jsonl {
     async fn all_schedules(&self) -> Result<Vec<Schedule>, MemoryError> {
         self.work(|store| Ok(ScheduleFile::read(store.folder.directory())?.schedules)).await
-    }
-
-    async fn reschedule(
-        &self,
-        session: &str,
-        id: &str,
-        time: Option<u64>,
-        next: Option<u64>,
-    ) -> Result<bool, MemoryError> {
-        let (session, id) = (session.to_owned(), id.to_owned());
-        self.change(move |store, _lock| {
-            ScheduleFile::read(store.folder.directory())?.reschedule((&session, &id), time, next)
-        })
-        .await
     }
 }

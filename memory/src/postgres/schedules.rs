@@ -25,10 +25,11 @@ WITH target AS (
         EXISTS (SELECT FROM schedule WHERE session = number AND md5(id) = md5($2)) AS is_known
     FROM session WHERE name = $1 AND entries > 0
 ), put AS (
-    INSERT INTO schedule (session, id, next, json)
-    SELECT number, $2, $3, $4 FROM target
+    INSERT INTO schedule (session, id, next, json, nonce)
+    SELECT number, $2, $3, $4, $7 FROM target
     WHERE root IS NULL AND (is_known OR (of_session < $5 AND of_all < $6))
-    ON CONFLICT (session, md5(id)) DO UPDATE SET next = excluded.next, json = excluded.json
+    ON CONFLICT (session, md5(id)) DO UPDATE
+    SET next = excluded.next, json = excluded.json, nonce = excluded.nonce
 )
 SELECT root, is_known, of_session, of_all FROM target";
 const REMOVE: &str = "\
@@ -47,12 +48,14 @@ SELECT json FROM schedule JOIN session s ON s.number = session
 WHERE (next, s.name, id) > ($1, $2, $3) AND {of_owner} ORDER BY next, s.name, id LIMIT $5";
 const NOW: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 const ADVANCE: &str = "\
-UPDATE schedule SET next = $4, json = $5 FROM session s
+UPDATE schedule SET next = $5, json = $6 FROM session s
 WHERE session = s.number AND s.name = $1 AND md5(id) = md5($2) AND id = $2 AND next = $3
+    AND nonce = $4
 RETURNING 1";
 const END: &str = "\
 DELETE FROM schedule USING session s
 WHERE session = s.number AND s.name = $1 AND md5(id) = md5($2) AND id = $2 AND next = $3
+    AND nonce = $4
 RETURNING 1";
 
 impl Store {
@@ -60,7 +63,8 @@ impl Store {
         let (name, id) = (to_text(&schedule.session), to_text(&schedule.id));
         let (next, json) = (integer(schedule.next), codec::encode(&schedule)?);
         let limits = (MAX_SESSION_SCHEDULES as i64, MAX_SCHEDULES as i64);
-        let params: Params<'_> = &[&name, &id, &next, &json, &limits.0, &limits.1];
+        let nonce = i64::from(schedule.nonce);
+        let params: Params<'_> = &[&name, &id, &next, &json, &limits.0, &limits.1, &nonce];
         let rows = self.query(PUT, params).await?;
         let session = schedule.session.clone();
         let Some(row) = rows.first() else {
@@ -94,17 +98,15 @@ impl Store {
     async fn advance_schedule(
         &self,
         schedule: Schedule,
-        next: Option<u64>,
+        next: Option<Schedule>,
     ) -> Result<bool, StoreError> {
         let (name, id) = (to_text(&schedule.session), to_text(&schedule.id));
-        let current = integer(schedule.next);
+        let (current, nonce) = (integer(schedule.next), i64::from(schedule.nonce));
         let rows = match next {
-            None => self.query(END, &[&name, &id, &current]).await?,
+            None => self.query(END, &[&name, &id, &current, &nonce]).await?,
             Some(next) => {
-                let mut advanced = schedule.clone();
-                advanced.next = next;
-                let (next, json) = (integer(next), codec::encode(&advanced)?);
-                let params: Params<'_> = &[&name, &id, &current, &next, &json];
+                let (time, json) = (integer(next.next), codec::encode(&next)?);
+                let params: Params<'_> = &[&name, &id, &current, &nonce, &time, &json];
                 self.query(ADVANCE, params).await?
             }
         };
@@ -163,8 +165,12 @@ impl Schedules for StoreHandle {
         Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64))
     }
 
-    async fn advance(&self, schedule: &Schedule, next: Option<u64>) -> Result<bool, MemoryError> {
-        let schedule = schedule.clone();
+    async fn advance(
+        &self,
+        schedule: &Schedule,
+        next: Option<&Schedule>,
+    ) -> Result<bool, MemoryError> {
+        let (schedule, next) = (schedule.clone(), next.cloned());
         let advance = async move |store: Arc<Store>| store.advance_schedule(schedule, next).await;
         self.run(advance).await
     }

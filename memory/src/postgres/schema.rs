@@ -6,7 +6,7 @@ use loopwright_core::log::MemoryError;
 use super::error::StoreError;
 
 /// The format that is written, and the newest that can be read.
-const FORMAT: i32 = 1;
+const FORMAT: i32 = 2;
 /// PostgreSQL 13.
 const MIN_SERVER: i32 = 130_000;
 
@@ -27,7 +27,10 @@ const MIN_SERVER: i32 = 130_000;
 ///   is in the log.
 /// - `snapshot` is the state of a session after so many entries, in the format of the core.
 /// - `pending` and `decision` are copies from the logs. Decisions of deleted sessions remain.
-const SCHEMAS: [&str; FORMAT as usize] = ["\
+///
+/// Format 2 adds the `nonce` of schedules.
+const SCHEMAS: [&str; FORMAT as usize] = [
+    "\
 CREATE TABLE worker (
     id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     server timestamptz NOT NULL,
@@ -113,7 +116,10 @@ CREATE TABLE decision (
     PRIMARY KEY (time, session, position)
 );
 CREATE INDEX decision_session ON decision (session, time, position);
-CREATE INDEX decision_principal ON decision (md5(principal), time, session, position);"];
+CREATE INDEX decision_principal ON decision (md5(principal), time, session, position);",
+    "\
+ALTER TABLE schedule ADD COLUMN nonce bigint NOT NULL DEFAULT 0",
+];
 
 /// Index for finding messages by parts of words. Its extension is available for every installation
 /// of PostgreSQL. Without it, a search reads all messages.

@@ -80,11 +80,14 @@ impl<'c> Changes<'c> {
                 }
             }
             Write::PutSchedule { schedule } => self.put_schedule(session, schedule),
-            Write::Reschedule { id, at, next, has_changed } => {
-                let schedule = (&*job.session, &**id);
+            Write::Advance { schedule, next, has_changed } => {
                 let next = next.as_deref();
-                let has =
-                    schedule_rows::reschedule(self.connection, schedule, *at, next, self.file)?;
+                let has = schedule_rows::advance(self.connection, schedule, next, self.file)?;
+                has_changed.store(has, Ordering::Release);
+                Ok(())
+            }
+            Write::RemoveSchedule { id, has_changed } => {
+                let has = schedule_rows::remove(self.connection, &job.session, id, self.file)?;
                 has_changed.store(has, Ordering::Release);
                 Ok(())
             }

@@ -38,14 +38,11 @@ pub(super) enum Write {
     Snapshot { owner: Arc<str>, snapshot: Snapshot },
     /// Add a schedule of the session, or replace the schedule with its id.
     PutSchedule { schedule: Box<Schedule> },
-    /// Replace the schedule with this id by the next one, or remove it, if its time is `at`.
+    /// Replace a schedule of the session by the next one, or remove it, if it is the same.
     /// `has_changed` is then set.
-    Reschedule {
-        id: Arc<str>,
-        at: Option<u64>,
-        next: Option<Box<Schedule>>,
-        has_changed: Arc<AtomicBool>,
-    },
+    Advance { schedule: Box<Schedule>, next: Option<Box<Schedule>>, has_changed: Arc<AtomicBool> },
+    /// Remove the schedule with this id. `has_changed` is set if there was one.
+    RemoveSchedule { id: Arc<str>, has_changed: Arc<AtomicBool> },
     /// Delete the session.
     Delete,
     /// Change nothing, but fail if the session has a live owner. As a job, it comes after releases

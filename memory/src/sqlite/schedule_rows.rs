@@ -26,6 +26,7 @@ const PAGE: &str = "(next, schedule.session, id) > (?1, ?2, ?3) \
 /// The source and the condition of an owner's schedules.
 const OF_OWNER: &str =
     "JOIN listing ON listing.session = schedule.session WHERE listing.owner = ?5";
+const COUNTS: &str = "SELECT count(*), coalesce(max(id = ?2), 0) FROM schedule WHERE session = ?1";
 const COUNT: &str = "SELECT count(*) FROM schedule";
 const TOTAL: &str = "SELECT schedules, crc FROM schedule_total";
 
@@ -35,29 +36,44 @@ pub(super) fn put(
     schedule: &Schedule,
     file: &Path,
 ) -> Result<(), StoreError> {
-    let is_new = find(connection, &schedule.session, &schedule.id, file)?.is_none();
-    if is_new {
-        let session = &schedule.session;
-        let of_session = of_session(connection, session, file)?.len();
-        check_schedule_room(session, of_session, total(connection, file)? as usize)?;
+    let session = &schedule.session;
+    let (of_session, is_known): (i64, bool) =
+        connection
+            .query_row(COUNTS, (&**session, &*schedule.id), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    if !is_known {
+        check_schedule_room(session, of_session as usize, total(connection, file)? as usize)?;
     }
     replace(connection, &schedule.session, &schedule.id, Some(schedule), file)
 }
 
-/// Replaces or removes a schedule, if it has this next time. Returns whether it had.
-pub(super) fn reschedule(
+/// Replaces a schedule by the next one, or removes it, if it is still the same. Returns whether it
+/// was.
+pub(super) fn advance(
     connection: &Connection,
-    (session, id): (&str, &str),
-    at: Option<u64>,
+    schedule: &Schedule,
     next: Option<&Schedule>,
     file: &Path,
 ) -> Result<bool, StoreError> {
-    let found = find(connection, session, id, file)?;
-    let is_it = found.is_some_and(|found| at.is_none_or(|at| found.next == at));
-    if is_it {
-        replace(connection, session, id, next, file)?;
+    let found = find(connection, &schedule.session, &schedule.id, file)?;
+    let is_same = found.is_some_and(|found| found.is_same(schedule));
+    if is_same {
+        replace(connection, &schedule.session, &schedule.id, next, file)?;
     }
-    Ok(is_it)
+    Ok(is_same)
+}
+
+/// Removes a schedule, which may be damaged. Returns whether there was one.
+pub(super) fn remove(
+    connection: &Connection,
+    session: &str,
+    id: &str,
+    file: &Path,
+) -> Result<bool, StoreError> {
+    let removed = connection.execute(REMOVE, (session, id))?;
+    if removed > 0 {
+        set_total(connection, total(connection, file)? - removed as i64)?;
+    }
+    Ok(removed > 0)
 }
 
 /// Removes the schedules of a session.

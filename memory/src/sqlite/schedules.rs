@@ -21,7 +21,8 @@ impl Schedules for Sqlite {
     }
 
     async fn remove(&self, session: &str, id: &str) -> Result<bool, MemoryError> {
-        self.reschedule(session, id, None, None).await
+        let id = id.into();
+        self.change(session, |has_changed| Write::RemoveSchedule { id, has_changed }).await
     }
 
     async fn of_session(&self, session: &str) -> Result<Vec<Schedule>, MemoryError> {
@@ -55,28 +56,27 @@ impl Schedules for Sqlite {
         self.shared.read(read).await
     }
 
-    async fn advance(&self, schedule: &Schedule, next: Option<u64>) -> Result<bool, MemoryError> {
-        let advanced = next.map(|next| {
-            let mut advanced = schedule.clone();
-            advanced.next = next;
-            Box::new(advanced)
-        });
-        self.reschedule(&schedule.session, &schedule.id, Some(schedule.next), advanced).await
+    async fn advance(
+        &self,
+        schedule: &Schedule,
+        next: Option<&Schedule>,
+    ) -> Result<bool, MemoryError> {
+        let next = next.cloned().map(Box::new);
+        let schedule = Box::new(schedule.clone());
+        let session = schedule.session.clone();
+        self.change(&session, |has_changed| Write::Advance { schedule, next, has_changed }).await
     }
 }
 
 impl Sqlite {
-    /// Replaces or removes a schedule, if it has this next time. Returns whether it had.
-    async fn reschedule(
+    /// Writes a change of a schedule, and returns whether there was something to change.
+    async fn change(
         &self,
         session: &str,
-        id: &str,
-        at: Option<u64>,
-        next: Option<Box<Schedule>>,
+        write: impl FnOnce(Arc<AtomicBool>) -> Write + Send,
     ) -> Result<bool, MemoryError> {
         let has_changed = Arc::new(AtomicBool::default());
-        let write = Write::Reschedule { id: id.into(), at, next, has_changed: has_changed.clone() };
-        self.shared.write(session, write, true).await?;
+        self.shared.write(session, write(has_changed.clone()), true).await?;
         Ok(has_changed.load(Ordering::Acquire))
     }
 }

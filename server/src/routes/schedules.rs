@@ -60,7 +60,7 @@ pub(crate) struct ScheduleBody {
     #[serde(default)]
     #[schemars(range(max = MAX_POSITION))]
     time: Option<u64>,
-    /// The times as a cron expression, such as `0 9 * * MON-FRI`.
+    /// The times as a cron expression of five fields, such as `0 9 * * MON-FRI`.
     #[serde(default)]
     #[schemars(length(min = 1, max = 200))]
     cron: Option<String>,
@@ -157,6 +157,12 @@ impl ScheduleBody {
                 "/message",
                 "The message is empty: write what is to be done.",
             ));
+        }
+        if self.cron.as_ref().is_some_and(|cron| cron.split_whitespace().count() > 5) {
+            let why = "The cron expression has more than five fields: minute, hour, day of the \
+                       month, month and day of the week. Over HTTP a message is sent at most once \
+                       a minute.";
+            return Err(ApiError::at("/cron", why));
         }
         let event = InputEvent::UserRequest(caller.sends(Prompt::from(self.message)));
         let zone = self.time_zone.as_deref();

@@ -86,6 +86,7 @@ async fn a_schedule_that_cannot_be_carried_out_is_refused() {
     let path = format!("/api/sessions/{id}/schedules/a");
     for (body, field, says) in [
         (json!({ "cron": "nine" }), "/cron", "an example is `0 9 * * MON-FRI`"),
+        (json!({ "cron": "* * * * * *" }), "/cron", "once a minute"),
         (json!({ "cron": "0 0 30 2 *" }), "/cron", "`0 0 30 2 *`"),
         (json!({ "cron": "0 9 * * *", "time_zone": "Moon/Base" }), "/time_zone", "Moon/Base"),
         (json!({ "time": 1 }), "/time", "choose a later one"),

@@ -53,6 +53,8 @@ pub(crate) struct InputCommand {
     /// Time of sending in milliseconds since 1970, by the store's clock if the input was posted.
     /// `None` means now.
     pub(crate) received: Option<u64>,
+    /// The input stays in the mailbox while its queue is full.
+    pub(crate) waits: bool,
 }
 
 /// A caller that waits for the outcome of a run.

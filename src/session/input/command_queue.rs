@@ -397,7 +397,7 @@ impl Mail {
 
     /// Turns a posted input into a command, unless it is already being handled.
     fn take(&mut self, input: PostedInput) -> Option<Command> {
-        let PostedInput { id, event, time } = input;
+        let PostedInput { id, event, time, waits } = input;
         if self.in_progress.contains_key(&id) {
             return None;
         }
@@ -407,15 +407,16 @@ impl Mail {
         self.answers.spawn(acknowledge(memory, id.clone(), answer, closing));
         // An input without a time was posted before there were deadlines.
         let received = Some(time.unwrap_or_default());
-        let input = InputCommand { event, id: Some(id), ack, caller: None, received };
+        let input = InputCommand { event, id: Some(id), ack, caller: None, received, waits };
         Some(Command::Input(Box::new(input)))
     }
 
     /// Answers the copies of a posted input that handles have sent.
     fn answer_copies(&mut self, answered: Option<(InputId, Result<(), InputError>)>) {
         let Some((id, answer)) = answered else { return };
-        if answer == Err(InputError::Gone) {
-            // It was forwarded to a sub-agent that ended before it handled the input.
+        if answer.as_ref().is_err_and(|why| *why == InputError::Gone || why.is_full()) {
+            // It was forwarded to a sub-agent that ended before it handled the input, or it waits
+            // for room.
             self.posted = posted(self.memory.clone(), RETRY_DELAY);
         }
         for InputCommand { ack, caller, .. } in self.in_progress.remove(&id).into_iter().flatten() {

@@ -113,7 +113,7 @@ impl Intake {
         config: &Config,
         tools: &Toolbox,
     ) -> Accepted {
-        let InputCommand { event, id, ack, caller, received } = input;
+        let InputCommand { event, id, ack, caller, received, waits } = input;
         if let Some(id) = journal.state.seen(id.as_ref()) {
             match caller {
                 Some(_) => journal.refuse(None, InputError::Known(id), ack),
@@ -166,6 +166,8 @@ impl Intake {
                 accepted
             }
             Err(error) => {
+                // It stays in the mailbox.
+                let client_id = client_id.filter(|_| !(waits && error.is_full()));
                 journal.refuse(client_id, error, ack);
                 Accepted::Other
             }

@@ -29,7 +29,9 @@ pub(crate) fn steer(
     let InputEvent::SteerTo { call, prompt } = event else { return };
     let (child_ack, answer) = oneshot::channel();
     let event = InputEvent::Steer(prompt);
-    let steer = InputCommand { event, id: id.clone(), ack: child_ack, caller: None, received };
+    let child_id = id.clone();
+    let steer =
+        InputCommand { event, id: child_id, ack: child_ack, caller: None, received, waits: false };
     let is_sent = children.steer(&call, Box::new(steer));
     let store = tree.store.clone();
     let (memory, from) = (journal.memory().clone(), journal.written());
