@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopwright_core::log::{DueSession, MemoryError, SessionQuery, post_due_schedules};
+use loopwright_core::log::{CarriedOut, DueSession, MemoryError, SessionQuery, post_due_schedules};
 use loopwright_core::{Environment, SessionStore, SystemEnvironment};
 
 use crate::driver::{Drive, Driver};
@@ -65,17 +65,20 @@ impl Driver for Worker {
 
     async fn post_schedules(&self, session: Option<&str>) -> Result<(), ClusterError> {
         // The input is durable. Without a wake, sweeps find it and the next time.
-        let posted = |session: Arc<str>, next: Option<u64>| async move {
-            if let Err(error) = self.placement.wake(&session).await {
+        let note = |done: CarriedOut| async move {
+            let session = done.session;
+            if done.is_posted
+                && let Err(error) = self.placement.wake(&session).await
+            {
                 tracing::warn!(session = &*session, %error, "it could not be woken");
             }
-            if let Some(next) = next
+            if let Some(next) = done.due_at
                 && let Err(error) = self.placement.wake_at(&session, next).await
             {
                 tracing::warn!(session = &*session, %error, "no timer could be set for it");
             }
         };
-        post_due_schedules(&*self.store, session, posted).await?;
+        post_due_schedules(&*self.store, session, note).await?;
         Ok(())
     }
 

@@ -50,6 +50,9 @@ pub enum InvalidSchedule {
         /// Maximum length in bytes.
         max: usize,
     },
+    /// The input is neither a request nor a signal.
+    #[error("a schedule sends a request or a signal, and no other input")]
+    Event,
     /// The input cannot be posted.
     #[error(transparent)]
     Input(#[from] InputError),

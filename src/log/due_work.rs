@@ -14,13 +14,14 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::error::{Failure, MemoryError};
 use crate::log::due::Due;
-use crate::log::due_schedules::post_due_schedules;
+use crate::log::due_schedules::{CarriedOut, post_due_schedules};
 use crate::log::owners::PROBATION;
 use crate::log::session_info::SessionInfo;
 use crate::log::session_page::SessionQuery;
 use crate::log::store::SessionStore;
 
-/// Maximum number of sessions that are open at a time only because they have work to do.
+/// Maximum number of sessions that are opened at a time. One that has been open for [`PROBATION`]
+/// does not count.
 const MAX_DUE_SESSIONS: usize = 8;
 
 /// Time between two looks at the schedules.
@@ -128,8 +129,9 @@ struct Running {
 
 /// A session that has left work over.
 struct Tried {
-    /// The length of its log, and the number of its unread inputs.
-    state: (u64, u64),
+    state: SessionInfo,
+    /// The time of the attempt, in milliseconds since 1970.
+    at: u64,
     /// The time at which it is opened again if nothing changes.
     again_at: Instant,
     delay: Duration,
@@ -138,10 +140,10 @@ struct Tried {
 /// The end of the work of a session.
 struct Worked {
     id: Arc<str>,
-    /// The length of the log and the number of unread inputs, before it was opened.
-    before: (u64, u64),
-    /// The same afterwards, if work is left over.
-    left_over: Option<(u64, u64)>,
+    /// The state of the session before it was opened.
+    before: SessionInfo,
+    /// The state afterwards, if work is left over, and the time, in milliseconds since 1970.
+    left_over: Option<(SessionInfo, u64)>,
     /// The next time at which the session has work to do.
     wakes_at: Option<u64>,
 }
@@ -192,23 +194,28 @@ impl Running {
             let left = Duration::from_millis(time.saturating_sub(sessions.now()).max(1));
             left.min(longest)
         });
-        let again = self.tried.values().map(|tried| tried.again_at);
-        again.min().map_or(left, |at| left.min(at.saturating_duration_since(Instant::now())))
+        let now = Instant::now();
+        let again = self.tried.values().map(|tried| tried.again_at).filter(|at| *at > now);
+        again.min().map_or(left, |at| left.min(at - now))
     }
 
     /// Returns whether a session has just been opened, has left its work over, and has not changed
     /// since.
-    fn was_tried(&self, session: &SessionInfo) -> bool {
-        self.tried
-            .get(&session.id)
-            .is_some_and(|tried| tried.state == state(session) && Instant::now() < tried.again_at)
+    fn was_tried(&self, session: &SessionInfo, now: u64) -> bool {
+        self.tried.get(&session.id).is_some_and(|tried| {
+            let has_woken = session.wakes_at().is_some_and(|time| tried.at < time && time <= now);
+            Instant::now() < tried.again_at && !has_woken && tried.state == state(session)
+        })
     }
 
     /// Starts the work of a session, if it has work to do.
     fn start<S: DueSessions>(&mut self, sessions: &Arc<S>, session: SessionInfo) {
-        let due = session.due_at(sessions.now()).filter(|due| sessions.takes(*due));
-        let Some(due) = due else { return };
-        if self.was_tried(&session) || !self.ids.insert(session.id.clone()) {
+        let now = sessions.now();
+        let Some(due) = session.due_at(now).filter(|due| sessions.takes(*due)) else {
+            self.tried.remove(&session.id);
+            return;
+        };
+        if self.was_tried(&session, now) || !self.ids.insert(session.id.clone()) {
             return;
         }
         let is_suspect = session.has_lost_owner();
@@ -220,8 +227,8 @@ impl Running {
             let mut work = pin!(sessions.work(&session, due));
             let worked = tokio::select! {
                 worked = &mut work => worked,
-                () = sleep(PROBATION), if is_suspect => {
-                    drop(permit); // it has lived long enough
+                () = sleep(PROBATION) => {
+                    drop(permit); // a long run does not keep the others from their work
                     work.await
                 }
             };
@@ -235,7 +242,8 @@ impl Running {
             let is_due =
                 |info: &SessionInfo| info.due_at(now).is_some_and(|due| sessions.takes(due));
             let left_over = info.filter(|info| was_opened && is_due(info));
-            Worked { id, before, left_over: left_over.as_ref().map(state), wakes_at }
+            let left_over = left_over.map(|info| (state(&info), now));
+            Worked { id, before, left_over, wakes_at }
         });
     }
 
@@ -249,25 +257,30 @@ impl Running {
         };
         self.ids.remove(&id);
         let known = self.tried.remove(&id);
-        if let Some(state) = left_over {
+        if let Some((state, at)) = left_over {
             let (first, longest) = RETRY_DELAYS;
             let again = known.filter(|tried| tried.state == before);
             let delay = again.map_or(first, |tried| (tried.delay * 2).min(longest));
-            self.tried.insert(id, Tried { state, again_at: Instant::now() + delay, delay });
+            let again_at = Instant::now() + delay;
+            self.tried.insert(id, Tried { state, at, again_at, delay });
         }
         wakes_at
     }
 }
 
-fn state(session: &SessionInfo) -> (u64, u64) {
-    (session.entries, session.unread)
+/// Returns a description that changes only with the work of a session, and not because a process
+/// opens it.
+fn state(session: &SessionInfo) -> SessionInfo {
+    SessionInfo { entries: 0, changed: 0, owners: Default::default(), ..session.brief() }
 }
 
 /// Carries out the due schedules, and returns the sessions that got an input.
 async fn post_schedules(store: &dyn SessionStore) -> BTreeSet<Arc<str>> {
     let mut posted = BTreeSet::new();
-    let note = |session: Arc<str>, _| {
-        posted.insert(session);
+    let note = |done: CarriedOut| {
+        if done.is_posted {
+            posted.insert(done.session);
+        }
         ready(())
     };
     if let Err(error) = post_due_schedules(store, None, note).await {

@@ -323,16 +323,16 @@ impl Schedules for InMemoryStore {
     async fn due(&self, limit: usize) -> Result<Vec<Schedule>, MemoryError> {
         let now = SystemEnvironment.now();
         let schedules = self.all_schedules();
-        let due = schedules.iter().filter(|schedule| schedule.next <= now);
+        let due = schedules.iter().filter(|schedule| schedule.due_at() <= now);
         let mut found: Vec<Schedule> = due.cloned().collect();
-        found.sort_by_key(|schedule| schedule.next);
+        found.sort_by_key(Schedule::due_at);
         found.truncate(limit);
         Ok(found)
     }
 
     async fn next_after(&self, time: u64) -> Result<Option<u64>, MemoryError> {
         let schedules = self.all_schedules();
-        Ok(schedules.iter().map(|schedule| schedule.next).filter(|next| *next > time).min())
+        Ok(schedules.iter().map(Schedule::due_at).filter(|next| *next > time).min())
     }
 
     async fn page(&self, query: &ScheduleQuery) -> Result<SchedulePage, MemoryError> {

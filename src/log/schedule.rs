@@ -31,6 +31,9 @@ pub struct Schedule {
     /// The time zone of the cron expression, such as `Europe/Berlin`; `None` means UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<Arc<str>>,
+    /// The time of the next attempt, if the input of this time could not be posted yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again_at: Option<u64>,
     /// The time of the last input that was posted, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<u64>,
@@ -56,6 +59,7 @@ impl Schedule {
             next: time,
             cron: None,
             time_zone: None,
+            again_at: None,
             last: None,
             nonce: SystemEnvironment.random() as u32,
             event,
@@ -85,15 +89,24 @@ impl Schedule {
         Ok(schedule)
     }
 
+    /// Returns the time at which the schedule is due: the next time, or the time of the next
+    /// attempt.
+    pub fn due_at(&self) -> u64 {
+        self.again_at.unwrap_or(self.next)
+    }
+
     /// Checks the length of the parts, and whether the input can be posted. Call it before a
-    /// schedule that was not built here is [put](Schedules::put).
+    /// schedule that was not built with [`repeat`](Schedule::repeat) is [put](Schedules::put).
     ///
     /// # Errors
     ///
     /// Fails for an empty or long id, a long cron expression, time zone or input, a time zone
-    /// without a cron expression, and an input that cannot be posted ([`PostedInput::new`]).
+    /// without a cron expression, and an input that is neither a request nor a signal.
     pub fn check(&self) -> Result<(), InvalidSchedule> {
         self.input()?;
+        if !matches!(self.event, InputEvent::UserRequest(_) | InputEvent::Signal { .. }) {
+            return Err(InvalidSchedule::Event);
+        }
         let bytes = self.id.len();
         if !(1..=MAX_ID_BYTES).contains(&bytes) {
             return Err(InvalidSchedule::Id { bytes, max: MAX_ID_BYTES });
@@ -147,11 +160,13 @@ impl Schedule {
         Ok(PostedInput::new(id, self.event.clone())?.waits_for_room())
     }
 
-    /// Returns whether both are the same schedule at the same time, for stores: one that was
+    /// Returns whether both are the same schedule, due at the same time, for stores: one that was
     /// carried out or replaced meanwhile is another.
     pub fn is_same(&self, other: &Schedule) -> bool {
-        let key = |it: &Schedule| (it.session.clone(), it.id.clone(), it.next, it.nonce);
-        key(self) == key(other)
+        self.session == other.session
+            && self.id == other.id
+            && self.nonce == other.nonce
+            && self.due_at() == other.due_at()
     }
 }
 

@@ -97,7 +97,7 @@ impl ScheduleQuery {
 impl ScheduleCursor {
     fn of(schedule: &Schedule) -> Self {
         let (session, id) = (schedule.session.clone(), schedule.id.clone());
-        ScheduleCursor { time: schedule.next, session, id }
+        ScheduleCursor { time: schedule.due_at(), session, id }
     }
 }
 

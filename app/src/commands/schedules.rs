@@ -61,15 +61,8 @@ fn print_schedule(schedule: &Schedule) -> io::Result<()> {
 
 /// Returns the input of a schedule in a line.
 fn message(event: &InputEvent) -> String {
-    let text = match event {
-        InputEvent::UserRequest(prompt)
-        | InputEvent::Steer(prompt)
-        | InputEvent::FollowUp(prompt) => prompt.message.text(),
-        InputEvent::Continue(_) => return "(continues the session)".into(),
-        InputEvent::Abort(_) => return "(aborts a run)".into(),
-        _ => return "(another input)".into(),
-    };
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let InputEvent::UserRequest(prompt) = event else { return "(a signal)".into() };
+    let text = prompt.message.text().split_whitespace().collect::<Vec<_>>().join(" ");
     excerpt::chars(&text, MAX_LINE_CHARS).to_string()
 }
 
@@ -134,7 +127,12 @@ fn build(
         (_, Some(after), _) => Schedule::once("", id, after_now(after)?, event),
         (.., cron) => {
             let here = TimeZone::system();
-            let zone = time_zone.or(here.iana_name());
+            let zone = time_zone.or(here.iana_name()).ok_or_else(|| {
+                let why = "The name of this machine's time zone is not known: give one with \
+                           --time-zone, such as Europe/Berlin or UTC.";
+                StartError(why.into())
+            })?;
+            let zone = Some(zone);
             let cron = cron.as_deref().unwrap_or_default();
             Schedule::repeat("", id, cron, zone, now, event).map_err(failed)?
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use loopwright_core::SessionStore;
-use loopwright_core::log::{Due, SessionQuery};
+use loopwright_core::log::{Due, Schedule, ScheduleQuery, SessionQuery};
 use loopwright_core::{Environment, SystemEnvironment};
 
 use crate::args::{ClusterArgs, DEFAULT_GRACE, LogFormat, ServeArgs, WakeArgs};
@@ -53,10 +53,17 @@ pub(crate) async fn wake(args: WakeArgs, config: &Config) -> Result<u8, StartErr
 async fn report(store: &dyn SessionStore) -> Result<u8, StartError> {
     let now = SystemEnvironment.now();
     let mut left_over = false;
-    let mut next = match store.schedules() {
-        Some(schedules) => schedules.next_after(0).await?,
-        None => None,
-    };
+    let mut next = None;
+    if let Some(schedules) = store.schedules() {
+        let all = schedules.page(&ScheduleQuery::new(usize::MAX)).await?.schedules;
+        next = all.first().map(Schedule::due_at);
+        for Schedule { session, id, .. } in all.iter().filter(|it| it.again_at.is_some()) {
+            left_over = true;
+            output::info(&format!(
+                "The message of schedule {id} waits: session {session} cannot take it now."
+            ));
+        }
+    }
     for session in store.sessions_page(&SessionQuery::new(usize::MAX).brief()).await?.sessions {
         let is_due = session.due_at(now).is_some_and(|due| due != Due::Interrupted);
         if !is_due || session.sub_agent_of.is_some() {

@@ -36,7 +36,7 @@ impl Schedules for Jsonl {
     async fn due(&self, limit: usize) -> Result<Vec<Schedule>, MemoryError> {
         let now = SystemEnvironment.now();
         let mut schedules = self.all_schedules().await?;
-        schedules.retain(|schedule| schedule.next <= now);
+        schedules.retain(|schedule| schedule.due_at() <= now);
         // A failing one must not hide the others.
         schedules.sort_by_cached_key(|_| SystemEnvironment.random());
         schedules.truncate(limit);
@@ -45,7 +45,7 @@ impl Schedules for Jsonl {
 
     async fn next_after(&self, time: u64) -> Result<Option<u64>, MemoryError> {
         let schedules = self.all_schedules().await?;
-        Ok(schedules.iter().map(|schedule| schedule.next).filter(|next| *next > time).min())
+        Ok(schedules.iter().map(Schedule::due_at).filter(|next| *next > time).min())
     }
 
     async fn page(&self, query: &ScheduleQuery) -> Result<SchedulePage, MemoryError> {

@@ -61,7 +61,7 @@ RETURNING 1";
 impl Store {
     async fn put_schedule(&self, schedule: Schedule) -> Result<(), StoreError> {
         let (name, id) = (to_text(&schedule.session), to_text(&schedule.id));
-        let (next, json) = (integer(schedule.next), codec::encode(&schedule)?);
+        let (next, json) = (integer(schedule.due_at()), codec::encode(&schedule)?);
         let limits = (MAX_SESSION_SCHEDULES as i64, MAX_SCHEDULES as i64);
         let nonce = i64::from(schedule.nonce);
         let params: Params<'_> = &[&name, &id, &next, &json, &limits.0, &limits.1, &nonce];
@@ -101,11 +101,11 @@ impl Store {
         next: Option<Schedule>,
     ) -> Result<bool, StoreError> {
         let (name, id) = (to_text(&schedule.session), to_text(&schedule.id));
-        let (current, nonce) = (integer(schedule.next), i64::from(schedule.nonce));
+        let (current, nonce) = (integer(schedule.due_at()), i64::from(schedule.nonce));
         let rows = match next {
             None => self.query(END, &[&name, &id, &current, &nonce]).await?,
             Some(next) => {
-                let (time, json) = (integer(next.next), codec::encode(&next)?);
+                let (time, json) = (integer(next.due_at()), codec::encode(&next)?);
                 let params: Params<'_> = &[&name, &id, &current, &nonce, &time, &json];
                 self.query(ADVANCE, params).await?
             }

@@ -140,7 +140,7 @@ fn replace(
     let mut total = total(connection, file)?;
     total -= connection.execute(REMOVE, (session, id))? as i64;
     if let Some(schedule) = schedule {
-        let (next, json) = (integer(schedule.next), codec::encode(schedule)?);
+        let (next, json) = (integer(schedule.due_at()), codec::encode(schedule)?);
         let crc = row_crc(session, id, next, &json);
         total += connection.execute(ADD, (session, id, next, json, crc))? as i64;
     }
@@ -210,9 +210,13 @@ fn read(row: &Row<'_>, file: &Path) -> Result<Schedule, StoreError> {
         let crc = row_crc(text(0)?, text(1)?, row.get(2).ok()?, json);
         (row.get::<_, u32>(4).ok()? == crc).then_some(json)
     };
-    let json = checked().ok_or_else(|| damaged(file, "a schedule"))?;
+    let what = || {
+        let text = |n| row.get::<_, String>(n).unwrap_or_default();
+        format!("schedule `{}` of session `{}`, which can be removed,", text(1), text(0))
+    };
+    let json = checked().ok_or_else(|| damaged(file, &what()))?;
     let decoded = codec::decode(json.as_bytes());
-    Ok(decoded.map_err(|why| not_understood(file, "a schedule", &why))?)
+    Ok(decoded.map_err(|why| not_understood(file, &what(), &why))?)
 }
 
 fn check_total(connection: &Connection, file: &Path) -> Result<(), StoreError> {

@@ -87,6 +87,6 @@ async fn a_schedule_without_its_session_is_removed() {
     let store = Jsonl::open(folder.path()).unwrap();
     fill(&store).await;
     fs::remove_file(folder.path().join("s.jsonl")).unwrap();
-    assert_eq!(post_due_schedules(&store, None, |_, _| ready(())).await, Ok(0));
+    assert_eq!(post_due_schedules(&store, None, |_| ready(())).await, Ok(0));
     assert!(due(&store).await.is_empty());
 }

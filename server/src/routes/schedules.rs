@@ -21,6 +21,9 @@ use crate::json::{JsonBody, MAX_POSITION};
 use crate::routes::page_query::{cursor, limit};
 use crate::server::Server;
 
+/// Maximum number of schedules in the sessions of an owner, so that one user leaves room for others.
+const MAX_OWNER_SCHEDULES: usize = 200;
+
 /// Returns the route that reads the schedules of all sessions.
 pub(crate) fn list_routes() -> Router<Server> {
     Router::new().route("/api/schedules", get(list))
@@ -127,6 +130,18 @@ async fn put(
     shared.drain.check()?;
     let schedules = schedules(&server)?;
     let schedule = body.schedule(&id, &schedule, schedules.now().await?, &caller)?;
+    if let Some(owner) = shared.store.session(&id).await?.owner {
+        let query = ScheduleQuery::new(MAX_OWNER_SCHEDULES).owner(owner);
+        let all = schedules.page(&query).await?.schedules;
+        let is_known = |it: &Schedule| it.session == schedule.session && it.id == schedule.id;
+        if all.len() >= MAX_OWNER_SCHEDULES && !all.iter().any(is_known) {
+            let why = format!(
+                "The sessions of its owner have {MAX_OWNER_SCHEDULES} schedules, and no more are \
+                 allowed: remove one first."
+            );
+            return Err(ApiError::new(ErrorKind::Conflict, why));
+        }
+    }
     schedules.put(&schedule).await?;
     shared.live.wake_at(&id, schedule.next).await;
     Ok(Json(schedule))

@@ -142,6 +142,29 @@ async fn a_schedule_belongs_to_the_owner_of_its_session() {
     assert_eq!(reader.call("GET", &path, None).await.0, 200);
 }
 
+/// C534: a user has at most 200 schedules, and can replace them.
+#[tokio::test]
+async fn a_user_leaves_room_for_others() {
+    let api = Api::new([]);
+    let (ann, bob) = (api.as_user("ann"), api.as_user("bob"));
+    let body = || Some(json!({ "message": "Report.", "cron": "0 9 * * *" }));
+    for _ in 0..2 {
+        let id = ann.session(json!({})).await;
+        for n in 0..100 {
+            let event = InputEvent::UserRequest("Report.".into());
+            let schedule = Schedule::once(&*id, format!("s{n}"), 9_000_000_000_000, event);
+            api.store.schedules().unwrap().put(&schedule).await.unwrap();
+        }
+    }
+    let at = |id: &str| format!("/api/sessions/{id}/schedules/s1");
+    let third = ann.session(json!({})).await;
+    let (status, refused) = ann.call("PUT", &at(&third), body()).await;
+    assert_eq!(status, 409, "{refused}");
+    let first = ann.get("/api/schedules?limit=1").await["schedules"][0]["session"].clone();
+    assert_eq!(ann.call("PUT", &at(first.as_str().unwrap()), body()).await.0, 200);
+    assert_eq!(bob.call("PUT", &at(&bob.session(json!({})).await), body()).await.0, 200);
+}
+
 /// A store without schedules.
 struct Plain(InMemoryStore);
 

@@ -25,13 +25,12 @@ pub(crate) fn steer(
     tree: &Tree,
     journal: &Journal,
 ) {
-    let InputCommand { event, id, ack, received, .. } = input;
+    let InputCommand { event, id, ack, received, waits, .. } = input;
     let InputEvent::SteerTo { call, prompt } = event else { return };
     let (child_ack, answer) = oneshot::channel();
     let event = InputEvent::Steer(prompt);
     let child_id = id.clone();
-    let steer =
-        InputCommand { event, id: child_id, ack: child_ack, caller: None, received, waits: false };
+    let steer = InputCommand { event, id: child_id, ack: child_ack, caller: None, received, waits };
     let is_sent = children.steer(&call, Box::new(steer));
     let store = tree.store.clone();
     let (memory, from) = (journal.memory().clone(), journal.written());
@@ -41,7 +40,7 @@ pub(crate) fn steer(
             false => delivered(store, root, call, id.as_ref()).await,
         };
         match answer {
-            Err(why) if why.is_refusal() => {
+            Err(why) if why.is_refusal() && !(waits && why.is_full()) => {
                 command::refuse(id, ack, why, memory, from).await;
             }
             answer => drop(ack.send(answer)),

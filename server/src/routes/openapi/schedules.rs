@@ -50,8 +50,8 @@ pub(super) fn describe(document: &mut Document) {
             NO_SESSION,
             (
                 409,
-                "It belongs to a sub-agent, or the session or the store has as many schedules as \
-                 it may have.",
+                "It belongs to a sub-agent, or the session, its owner or the store has as many \
+                 schedules as it may have.",
             ),
             DRAINING,
         ])
