@@ -3,6 +3,7 @@
 use loopwright_core::compaction::Compaction;
 use loopwright_core::event::{ExternalAction, RunOutcome, RunStatus};
 use loopwright_core::limits::{Limit, Resource};
+use loopwright_core::log::SessionInfo;
 use loopwright_core::model::RetryNotice;
 use loopwright_core::tool::{TodoList, TodoStatus};
 use loopwright_patterns::GoalEnd;
@@ -160,6 +161,14 @@ pub(crate) fn failure(outcome: &RunOutcome) -> Option<Failure> {
     })
 }
 
+/// Returns a few words about a stored session whose agent sleeps or waits for an event. `now` is in
+/// milliseconds since 1970.
+pub(crate) fn asleep_in_list(info: &SessionInfo, now: u64) -> Option<String> {
+    let time = info.wakes_at().filter(|_| info.pending.is_empty());
+    let asleep = time.map(|time| format!("sleeps, continues {}", terms::at_time(time, now)));
+    asleep.or_else(|| info.awaited_signals().next().map(|_| "waits for an event".into()))
+}
+
 /// Returns a sentence about an agent that sleeps. `now` is in milliseconds since 1970.
 pub(crate) fn asleep(outcome: &RunOutcome, now: u64) -> Option<String> {
     if outcome.end != RunStatus::Sleeping {
@@ -180,6 +189,7 @@ pub(crate) fn no_colour() -> bool {
 mod tests {
     use std::sync::Arc;
 
+    use loopwright_core::log::LogEntry;
     use loopwright_core::tool::ActionRequest;
     use serde_json::json;
 
@@ -226,6 +236,17 @@ mod tests {
         }
         assert_eq!(todos(&json!({ "todos": "all" })), None);
         assert_eq!(todos(&json!({})), None);
+    }
+
+    /// C509
+    #[test]
+    fn lists_say_until_when_an_agent_sleeps() {
+        let waits = |until| LogEntry::WaitStarted { key: "k".into(), until, for_signal: true };
+        let words = |log: &[LogEntry]| asleep_in_list(&SessionInfo::of("s", log), 0);
+        assert_eq!(words(&[]), None);
+        assert_eq!(words(&[waits(None)]).as_deref(), Some("waits for an event"));
+        let until = words(&[waits(None), waits(Some(4_000_000_000_000))]).unwrap();
+        assert!(until.starts_with("sleeps, continues on 2096-"), "{until}");
     }
 
     #[test]

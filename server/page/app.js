@@ -126,7 +126,7 @@ const refreshSession = reading(async () => {
   const { title, run, changed, pending = [], settings } = info;
   const known = listed.find((other) => other.id === id);
   const { model } = one;
-  if (known) Object.assign(known, { name: settings?.name, model, title, run, changed, pending_actions: pending.length, interrupted: one.interrupted });
+  if (known) Object.assign(known, { name: settings?.name, model, title, run, changed, pending_actions: pending.length, interrupted: one.interrupted, wakes_at: one.wakes_at, awaited_signals: one.awaited_signals });
 });
 
 let listed = []; // the sessions in the list, the last changed first
@@ -172,7 +172,7 @@ function list() {
     const run = one.interrupted || (one.id === session && conversation.interruption) ? 'interrupted' : 'working';
     const shown = {
       id: one.id, title: one.name || one.title || 'New session',
-      state: one.pending_actions ? 'waits for you' : one.run ? run : ago(one.changed),
+      state: one.pending_actions ? 'waits for you' : one.run ? run : one.wakes_at ? `asleep until ${new Date(one.wakes_at).toLocaleString()}` : one.awaited_signals ? 'waits for an event' : ago(one.changed),
       setup: [one.model, one.directory].filter(Boolean).join(' · '),
       current: one.id === session, confirm: one.id === confirming,
     };

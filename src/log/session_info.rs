@@ -298,6 +298,11 @@ impl SessionInfo {
         self.next_deadline().or_else(|| self.next_wait()?.over_at())
     }
 
+    /// Returns the keys of the signals that the session's pattern waits for.
+    pub fn awaited_signals(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.waits.iter().filter(|wait| wait.takes(&wait.key)).map(|wait| &wait.key)
+    }
+
     fn next_deadline(&self) -> Option<u64> {
         if self.held.is_some() {
             return None;

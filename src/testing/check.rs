@@ -93,13 +93,13 @@ pub fn check_transcript(messages: &[Arc<Message>]) -> Result<(), String> {
 ///
 /// # Errors
 ///
-/// Returns the index of the first event that violates a rule, the event, and the rule.
+/// Returns the rule that an event violates, then the first such event and its index.
 pub fn check_events(events: &[Arc<Envelope>]) -> Result<(), String> {
     let mut state = Nesting::default();
     for (at, event) in events.iter().enumerate() {
         state
             .check(event)
-            .map_err(|why| format!("event {at} ({}): {why}", describe(&event.event)))?;
+            .map_err(|why| format!("{why}; this is event {at}, `{}`", describe(&event.event)))?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use loopwright_core::event::Role;
 use loopwright_core::log::{Due, SearchHit, SessionInfo, SessionLog};
 use loopwright_core::message::MessageId;
-use loopwright_core::{SessionStore, excerpt};
+use loopwright_core::{Environment, SessionStore, SystemEnvironment, excerpt};
 use loopwright_memory::{import, to_jsonl, to_markdown};
 
 use crate::args::{Format, Sessions};
@@ -154,6 +154,7 @@ fn print_session(info: &SessionInfo, in_use: bool) -> io::Result<()> {
         (Some(_), _) => notes.push("a message was not answered yet".to_owned()),
         _ => {}
     }
+    notes.extend(wording::asleep_in_list(info, SystemEnvironment.now()));
     if let Some((parent, entries)) = &info.parent {
         notes.push(format!("forked from {parent} at {entries}"));
     }

@@ -21,7 +21,7 @@ pub(crate) use self::bodies::{
     AbortBody, AcceptedInput, CompactBody, Compacted, ContinueBody, CreatedSession, ForkBody,
     MessageBody, Messages, PageQuery, SessionStatus, SignalBody, SteerBody,
 };
-use self::bodies::{Queue, Setup, input_id};
+use self::bodies::{Queue, Setup, Wakes, input_id};
 pub(crate) use self::list::SessionList;
 use crate::access::{Caller, Change, Delete, Read, SessionFor, check_create};
 use crate::error::{ApiError, ErrorKind};
@@ -71,6 +71,7 @@ async fn status_of(server: &Server, id: &str) -> Result<SessionStatus, ApiError>
     let shared = server.shared();
     let session = shared.store.session(id).await?;
     let held = session.held.map(|held| held.to_string());
+    let wakes = Wakes::of(&session);
     let setup = Setup::of(&shared.agents, &session);
     let settings = shared.agents.stored_settings(session.settings.as_deref());
     let commands = shared.agents.commands(&settings);
@@ -85,6 +86,7 @@ async fn status_of(server: &Server, id: &str) -> Result<SessionStatus, ApiError>
             running: state.is_running,
             interrupted: state.interrupted_run.is_some(),
             held,
+            wakes,
             queue: Queue {
                 steering: texts(state.steering_queue),
                 follow_up: texts(state.follow_up_queue),
@@ -102,7 +104,7 @@ async fn status_of(server: &Server, id: &str) -> Result<SessionStatus, ApiError>
     let running = log.run().is_some() && shared.live.is_running(id).await?;
     let interrupted = log.run().is_some() && !running;
     let todos = TodoList::of(&log.messages());
-    Ok(SessionStatus { session, setup, commands, running, interrupted, held, queue, todos })
+    Ok(SessionStatus { session, setup, commands, running, interrupted, held, wakes, queue, todos })
 }
 
 async fn change(

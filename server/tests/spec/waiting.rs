@@ -70,7 +70,8 @@ impl BehaviorPattern for Order {
     }
 }
 
-/// C513: A signal over HTTP wakes the agent that waits for it, once, and a bad one is refused.
+/// C509, C513: A signal over HTTP wakes the agent that waits for it, once, and a bad one is
+/// refused. Lists say that it waits.
 #[tokio::test]
 async fn a_signal_wakes_the_agent_that_waits_for_it() {
     let model = ScriptedModel::new([Script::text("Thank you.")]);
@@ -79,6 +80,11 @@ async fn a_signal_wakes_the_agent_that_waits_for_it() {
     let mut events = api.events(&id, None).await;
     api.say(&id, "A book.").await;
     assert_eq!(events.until("agent_end").await.last().unwrap().data["end"], "sleeping");
+    let list = api.get("/api/sessions").await["sessions"][0].clone();
+    let status = api.get(&format!("/api/sessions/{id}")).await;
+    for waits in [&list, &status] {
+        assert_eq!((&waits["awaited_signals"], waits.get("wakes_at")), (&json!(["paid"]), None));
+    }
     let signal = async |body| api.post(&format!("/api/sessions/{id}/signal"), body).await;
     for (body, at) in [
         (json!({ "key": "", "value": 1 }), "/key"),

@@ -259,7 +259,8 @@ where
             let (found, expected_text) = (conversation(log), conversation(expected));
             if found != expected_text {
                 return Err(format!(
-                    "the conversation of `{session}` is {found:?} instead of {expected_text:?}"
+                    "the conversation of `{session}` differs after the crash: {found:?} instead of \
+                     {expected_text:?}"
                 ));
             }
             let cut = &expected[..cuts[&session]];

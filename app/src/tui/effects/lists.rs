@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use loopwright_core::log::SessionInfo;
 use loopwright_core::tool::{Effect as ToolEffect, ToolSpec};
+use loopwright_core::{Environment, SystemEnvironment};
 use loopwright_memory::long_term::Fact;
 use loopwright_memory::to_markdown;
 use loopwright_providers::ModelFacts;
@@ -19,7 +20,7 @@ use crate::options::root_or_here;
 use crate::output::{age, write_new_file};
 use crate::session::{Session, SessionSetup, catalogue};
 use crate::tui::state::{Choice, Outcome, Source, Tone};
-use crate::wording::waiting;
+use crate::wording::{asleep_in_list, waiting};
 
 impl Host {
     /// Lists the choices of a source in the background.
@@ -160,7 +161,8 @@ fn others_first(all: &[SessionInfo], open: Option<Arc<str>>) -> Vec<Choice> {
 
 fn choice(info: &SessionInfo) -> Choice {
     let waits = waiting(info.pending.iter().map(|pending| &*pending.action));
-    let waits = waits.map(|calls| format!("{calls} · ")).unwrap_or_default();
+    let waits = waits.or_else(|| asleep_in_list(info, SystemEnvironment.now()));
+    let waits = waits.map(|waits| format!("{waits} · ")).unwrap_or_default();
     let setup = SessionSetup::of(info).to_string();
     let setup = if setup.is_empty() { setup } else { format!("  · {setup}") };
     Choice::new(&*info.id, format!("{:>4}  {waits}{}{setup}", age(info.changed), info.title))

@@ -71,6 +71,25 @@ impl Setup {
     }
 }
 
+/// The work that a session does without an input.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Wakes {
+    /// The next time at which the session does something by itself, in milliseconds since 1970: a
+    /// deadline of an action, or the end of its agent's wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wakes_at: Option<u64>,
+    /// The keys of the signals that its agent waits for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    awaited_signals: Vec<Arc<str>>,
+}
+
+impl Wakes {
+    pub(crate) fn of(session: &SessionInfo) -> Self {
+        let awaited_signals = session.awaited_signals().cloned().collect();
+        Wakes { wakes_at: session.wakes_at(), awaited_signals }
+    }
+}
+
 /// The state of a session.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct SessionStatus {
@@ -87,6 +106,8 @@ pub(crate) struct SessionStatus {
     /// on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) held: Option<String>,
+    #[serde(flatten)]
+    pub(crate) wakes: Wakes,
     pub(crate) queue: Queue,
     /// The model's todo list; empty if it keeps none.
     pub(crate) todos: TodoList,

@@ -12,7 +12,7 @@ use loopwright_host::SessionSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::bodies::Setup;
+use super::bodies::{Setup, Wakes};
 use crate::access::{Caller, may_read};
 use crate::error::{ApiError, ErrorKind};
 use crate::routes::page_query::{cursor, limit};
@@ -69,6 +69,8 @@ pub(crate) struct SessionSummary {
     /// The session's next work when it is opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     due: Option<Due>,
+    #[serde(flatten)]
+    wakes: Wakes,
     /// The number of pending actions.
     pending_actions: usize,
     usage: Usage,
@@ -118,6 +120,7 @@ impl SessionSummary {
         SessionSummary {
             setup: Setup::of(&server.shared().agents, &session),
             name: name.map(|name| name.chars().take(SessionSettings::MAX_NAME_CHARS).collect()),
+            wakes: Wakes::of(&session),
             owner: session.owner,
             id: session.id,
             title: session.title,
