@@ -79,7 +79,6 @@ impl Ensemble {
 #[async_trait]
 impl BehaviorPattern for Ensemble {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
-        step.take_input().await?;
         while !step.all_answered().await? {
             let ask = |(n, name)| Ask::detached().model(name).key(format!("ensemble-{n}"));
             let asks = self.models.iter().enumerate().map(ask);

@@ -91,7 +91,6 @@ impl<T> fmt::Debug for Extract<T> {
 #[async_trait]
 impl<T: DeserializeOwned + Serialize + JsonSchema + Send> BehaviorPattern for Extract<T> {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
-        step.take_input().await?;
         while !step.all_answered().await? {
             let ask = Ask::detached().key("extract").also(UserMessage::from(&*self.instruction));
             // The value instead of the reply: a JSON text without a fence or spaces.

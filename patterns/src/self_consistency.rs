@@ -76,7 +76,6 @@ impl SelfConsistency {
 #[async_trait]
 impl BehaviorPattern for SelfConsistency {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
-        step.take_input().await?;
         while !step.all_answered().await? {
             let ask = |n| {
                 Ask::detached().key(format!("self_consistency-{n}")).temperature(self.temperature)

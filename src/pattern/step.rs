@@ -283,10 +283,10 @@ impl StepContext<'_> {
         self.session.journal.state.queue.iter().any(|w| w.kind != QueueKind::Request)
     }
 
-    /// Delivers every message that is queued behind an answer, and returns whether the conversation
-    /// then ends with an answer: all of the user's messages have one. For patterns that write the
-    /// answer themselves. The messages stay queued until there is an answer, so that the pattern
-    /// does the same after a crash.
+    /// [Takes the input](StepContext::take_input), delivers every message that is queued behind an
+    /// answer, and returns whether the conversation then ends with an answer: all of the user's
+    /// messages have one. For patterns that write the answer themselves. The messages stay queued
+    /// until there is an answer, so that the pattern does the same after a crash.
     ///
     /// # Errors
     ///
@@ -302,7 +302,6 @@ impl StepContext<'_> {
     /// #[async_trait::async_trait]
     /// impl BehaviorPattern for Shorter {
     ///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
-    ///         step.take_input().await?;
     ///         while !step.all_answered().await? {
     ///             let asks = ["a", "b"].map(|key| Ask::detached().key(key));
     ///             let replies = step.ask_all(asks).await?;
@@ -321,6 +320,7 @@ impl StepContext<'_> {
     /// # }
     /// ```
     pub async fn all_answered(&mut self) -> Result<bool, StepError> {
+        self.take_input().await?;
         if self.is_answered() {
             self.take_messages().await?;
         }

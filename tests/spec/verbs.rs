@@ -450,7 +450,6 @@ async fn a_reply_says_what_does_not_fit() {
 async fn what_is_queued_behind_an_answer_is_answered() {
     let pattern = does(|step| {
         Box::pin(async move {
-            step.take_input().await?;
             while !step.all_answered().await? {
                 let reply = step.ask_with(Ask::detached().key("answer")).await?.or_end()?;
                 step.remember(AssistantMessage::from(reply.text())).await?;

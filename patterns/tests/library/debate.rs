@@ -12,15 +12,14 @@ struct Debate {
 #[async_trait]
 impl BehaviorPattern for Debate {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
-        step.take_input().await?;
         while !step.all_answered().await? {
             let mut debate = String::new();
             for round in 0..self.rounds {
                 for side in ["pro", "contra"] {
                     let text = UserMessage::from(format!("You argue {side}. So far:\n{debate}"));
-                    let key = format!("{side}-{round}");
-                    let ask = Ask::detached().model(side).also(text).key(key).shown(side);
-                    let speech = step.ask_with(ask).await?.or_end()?;
+                    let ask = Ask::detached().model(side).also(text).shown(side);
+                    let speech =
+                        step.ask_with(ask.key(format!("{side}-{round}"))).await?.or_end()?;
                     debate += &format!("{side}: {}\n", speech.text());
                 }
             }

@@ -12,7 +12,6 @@ struct MapReduce {
 #[async_trait]
 impl BehaviorPattern for MapReduce {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
-        step.take_input().await?;
         while !step.all_answered().await? {
             let question = step.user_request().map(|request| request.text()).unwrap_or_default();
             let read = |(n, document): (usize, &String)| {
@@ -21,19 +20,13 @@ impl BehaviorPattern for MapReduce {
             };
             let asks = self.documents.iter().enumerate().map(read);
             let room = step.left().keep(1); // for the answer
-            let replies = match step.with_budget(room).ask_all(asks).at_most(4).await {
-                Err(StepError::Limit(_)) => Vec::new(), // no room for any document
-                replies => replies?,
-            };
+            let replies = step.with_budget(room).ask_all(asks).at_most(4).as_many_as_fit().await?;
             let mut notes = Vec::new();
-            for reply in replies {
-                if reply.error().is_none() && reply.limit().is_none() {
-                    notes.push(reply.or_end()?.text());
-                }
+            for reply in replies.into_iter().filter(|reply| !reply.should_stop()) {
+                notes.push(reply.or_end()?.text());
             }
-            let read = format!("{} of {}", notes.len(), self.documents.len());
-            let text =
-                format!("Answer from these notes on {read} documents:\n{}", notes.join("\n"));
+            let (read, all) = (notes.len(), self.documents.len());
+            let text = format!("Notes on {read} of {all} documents:\n{}", notes.join("\n"));
             step.ask_with(Ask::new().also(UserMessage::from(text))).await?.or_end()?;
         }
         Ok(StepEnd::Done)
@@ -82,7 +75,7 @@ async fn ask(budget: Budget) -> RunOutcome {
 async fn documents_are_read_four_at_once() {
     let start = Instant::now();
     let outcome = ask(Budget::default()).await;
-    assert_eq!(outcome.text, "Answer from these notes on 19 of 20 documents:");
+    assert_eq!(outcome.text, "Notes on 19 of 20 documents:");
     assert_eq!(start.elapsed(), Duration::from_secs(50));
 }
 
@@ -91,7 +84,7 @@ async fn documents_are_read_four_at_once() {
 async fn a_limit_of_the_cost_leaves_room_for_the_answer() {
     for (cost, read) in [(0.03, 4), (0.08, 13)] {
         let outcome = ask(Budget::default().cost(cost)).await;
-        assert_eq!(outcome.text, format!("Answer from these notes on {read} of 20 documents:"));
+        assert_eq!(outcome.text, format!("Notes on {read} of 20 documents:"));
         // Those in flight may cost more than was estimated.
         assert!(outcome.cost < cost + 4.0 * 0.006, "{}", outcome.cost);
     }

@@ -62,7 +62,6 @@ impl<'a> AskAll<'a> {
     /// #[async_trait::async_trait]
     /// impl BehaviorPattern for Fastest {
     ///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
-    ///         step.take_input().await?;
     ///         while !step.all_answered().await? {
     ///             let asks = ["a", "b"].map(|model| Ask::detached().model(model).once(model));
     ///             let is_sure = |reply: &loopwright_core::Reply| !reply.text().contains('?');
