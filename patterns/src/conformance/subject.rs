@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use loopwright_core::event::RunStatus;
+use loopwright_core::limits::Limit;
 use loopwright_core::log::LogEntry;
 use loopwright_core::message::{ResultStatus, StopReason};
 use loopwright_core::testing::{CheckError, Script, ScriptedModel, entry_name};
@@ -107,13 +108,23 @@ impl<'a> Subject<'a> {
         Product::of(&self.complete.log, 0)
     }
 
-    /// Returns whether every run ends because the agent finished, waits for decisions or sleeps.
+    /// Returns whether every run ends because the agent finished, waits for decisions or sleeps,
+    /// and none answered at a limit.
     pub(super) fn succeeds(&self) -> bool {
         self.complete.log.iter().all(|entry| match entry {
-            LogEntry::RunEnded { end, .. } => {
+            LogEntry::RunEnded { end, limit: None, .. } => {
                 matches!(end, RunStatus::Done | RunStatus::AwaitingAction | RunStatus::Sleeping)
             }
+            LogEntry::RunEnded { .. } => false,
             _ => true,
+        })
+    }
+
+    /// Returns whether a run ends because a budget is used up.
+    pub(super) fn uses_up_a_budget(&self) -> bool {
+        self.complete.log.iter().any(|entry| match entry {
+            LogEntry::RunEnded { limit: Some(limit), .. } => *limit != Limit::RepeatedCalls,
+            _ => false,
         })
     }
 

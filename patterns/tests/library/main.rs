@@ -20,6 +20,7 @@ mod graph;
 mod kit;
 mod lines;
 mod map_reduce;
+mod options;
 mod orchestrate;
 mod rag;
 mod react;
