@@ -22,6 +22,9 @@ DOCUMENTS = [f"HOLD {150 + n * 37 % 100} 500 100 Document {n}: {TEXT}" for n in 
 # The limit of the notes: 11 of them cost $0.02475 and 6,600 tokens, 12 cost $0.0270 and 7,200.
 DOLLARS, TOKENS = "0.025", 6_700
 
+# The prompt of the row `tests`.
+TASK = 'Write the code. CALL write_code {"code": "1"}'
+
 TEXTS = {
     "panic": "CALL boom {}",
     "hang": "CALL hang {}",
@@ -40,6 +43,21 @@ def echo(text):
 
 def look():
     return "There is more to look at."
+
+
+def write_code(code):
+    (DIR / "code").write_text(code)
+    return "written"
+
+
+def run_tests():
+    """Returns whether the tests pass, as the third version does, and what they print."""
+    code = int((DIR / "code").read_text())
+    with open(DIR / "effects", "a", encoding="utf-8") as file:
+        file.write(f"{code}\n")
+    if code >= 3 and "BROKEN" not in os.environ:
+        return True, "3 tests passed"
+    return False, f'Version {code} is wrong. CALL write_code {{"code": "{code + 1}"}}'
 
 
 def boom():

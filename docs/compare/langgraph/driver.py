@@ -115,7 +115,7 @@ async def stored():
 
 
 async def main():
-    if common.ROW.split("_")[0] in ("limit", "sleep", "wake", "map"):
+    if common.ROW.split("_")[0] in ("limit", "tests", "debate", "sleep", "wake", "map"):
         import jobs
 
         return await jobs.run()

@@ -1,4 +1,4 @@
-"""The rows `limit`, `sleep` and `map` with LangGraph. The lines between marks are counted."""
+"""The rows `limit`, `tests`, `debate`, `sleep` and `map` with LangGraph. The lines between marks are counted."""
 
 import asyncio
 import operator
@@ -17,13 +17,24 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, Send, interrupt
 
-model = ChatOpenAI(model="mock", base_url=common.URL, api_key="none", use_responses_api=False)
+
+def named(name):
+    return ChatOpenAI(model=name, base_url=common.URL, api_key="none", use_responses_api=False)
+
+
+model = named("mock")
 
 
 @tool
 def look() -> str:
     """Looks."""
     return common.look()
+
+
+@tool
+def write_code(code: str) -> str:
+    """Replaces the code."""
+    return common.write_code(code)
 
 
 async def limit():
@@ -54,6 +65,51 @@ async def limit_hook():
     result = await agent.ainvoke({"messages": [HumanMessage("AGAIN look {}")]})
     return result["messages"][-1].text
     # [/limit]
+
+
+async def until_tests_pass():
+    # [tests]
+    agent = create_agent(model, tools=[write_code])
+    messages = [HumanMessage(common.TASK)]
+    for _ in range(5):
+        messages = (await agent.ainvoke({"messages": messages}))["messages"]
+        passes, output = common.run_tests()
+        if passes:
+            return messages[-1].text
+        messages.append(HumanMessage(f"The tests fail:\n{output}"))
+    return (await model.ainvoke([*messages, HumanMessage("Sum up.")])).text
+    # [/tests]
+
+
+# [debate]
+class Debate(TypedDict):
+    said: Annotated[list[str], operator.add]
+    verdict: str
+
+
+async def speak(state):
+    side = ("pro", "contra")[len(state["said"]) % 2]
+    text = f"Ban cars? You argue {side}. So far:\n" + "\n".join(state["said"])
+    return {"said": [f"{side}: {(await named(side).ainvoke(text)).text}"]}
+
+
+async def judge(state):
+    text = "Ban cars? The debate:\n" + "\n".join(state["said"]) + "\nWho wins, and why?"
+    return {"verdict": (await named("judge").ainvoke(text)).text}
+
+
+def speaks_on(state):
+    return "speak" if len(state["said"]) < 4 else "judge"
+# [/debate]
+
+
+async def debate():
+    # [debate]
+    builder = StateGraph(Debate)
+    builder.add_node(speak).add_node(judge).add_edge(START, "speak")
+    builder.add_conditional_edges("speak", speaks_on, ["speak", "judge"])
+    return (await builder.compile().ainvoke({"said": []}))["verdict"]
+    # [/debate]
 
 
 # [sleep]
@@ -142,6 +198,8 @@ JOBS = {
     "limit": limit,
     "limit_steps": limit,
     "limit_hook": limit_hook,
+    "tests": until_tests_pass,
+    "debate": debate,
     "sleep_alarm": sleep,
     "wake_alarm": sleep,
     "map": fan_out_and_join,

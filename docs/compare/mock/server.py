@@ -10,8 +10,8 @@ sends it after an approval, the reply is the last call once more. If any user me
 
     AGAIN name {"json": "arguments"}
 
-the reply is that tool call as long as the request allows calls. Otherwise the reply is the text
-"done". If the last message contains
+the reply is that tool call, also after its result. If the request allows no calls, or without such
+a message, the reply is the text "done". If the last message contains
 
     HOLD milliseconds input-tokens output-tokens
 
@@ -52,9 +52,9 @@ def reply_to(body, number):
     script = text_of(last) if last["role"] == "user" else ""
     if "Call it again" in script:
         script = " ".join(text_of(m) for m in body["messages"] if m["role"] == "user")
-    call = CALL.search(script)
-    if not call and body.get("tools") and body.get("tool_choice") != "none":
-        call = AGAIN.search(" ".join(text_of(m) for m in body["messages"] if m["role"] == "user"))
+    users = " ".join(text_of(m) for m in body["messages"] if m["role"] == "user")
+    may_call = body.get("tools") and body.get("tool_choice") != "none"
+    call = (CALL.search(script) or AGAIN.search(users)) if may_call else None
     if not call:
         return {"role": "assistant", "content": "done"}, "stop"
     function = {"name": call[1], "arguments": call[2]}

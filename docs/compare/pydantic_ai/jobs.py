@@ -1,4 +1,4 @@
-"""The rows `limit`, `sleep` and `map` with pydantic-ai. The lines between marks are counted."""
+"""The rows `limit`, `tests`, `debate`, `sleep` and `map` with pydantic-ai. The lines between marks are counted."""
 
 import asyncio
 from decimal import Decimal
@@ -9,13 +9,23 @@ from pydantic_ai.capabilities import PrepareTools
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
+
+def named(name):
+    return OpenAIChatModel(name, provider=OpenAIProvider(base_url=common.URL, api_key="none"))
+
+
 # The prices of this name are known: $2.50 and $10 for a million tokens.
-model = OpenAIChatModel("gpt-4o", provider=OpenAIProvider(base_url=common.URL, api_key="none"))
+model = named("gpt-4o")
 
 
 def look() -> str:
     """Looks."""
     return common.look()
+
+
+def write_code(code: str) -> str:
+    """Replaces the code."""
+    return common.write_code(code)
 
 
 async def limit():
@@ -46,6 +56,33 @@ async def limit_hook():
     agent = Agent(model, tools=[look], capabilities=[hook], instructions=note)
     return (await agent.run("AGAIN look {}", usage_limits=UsageLimits(request_limit=5))).output
     # [/limit]
+
+
+async def until_tests_pass():
+    # [tests]
+    agent = Agent(model, tools=[write_code])
+    text, history = common.TASK, []
+    for _ in range(5):
+        run = await agent.run(text, message_history=history)
+        passes, output = common.run_tests()
+        if passes:
+            return run.output
+        text, history = f"The tests fail:\n{output}", run.all_messages()
+    with agent.override(tools=[]):
+        return (await agent.run(f"{text}\nSum up.", message_history=history)).output
+    # [/tests]
+
+
+async def debate():
+    # [debate]
+    said = "Ban cars?\n"
+    for _ in range(2):
+        for side in ("pro", "contra"):
+            speech = await Agent(named(side)).run(f"You argue {side}. So far:\n{said}")
+            said += f"{side}: {speech.output}\n"
+    verdict = await Agent(named("judge")).run(f"The debate:\n{said}Who wins, and why?")
+    return verdict.output
+    # [/debate]
 
 
 async def sleep():
@@ -90,6 +127,8 @@ async def fan_out_and_join():
 JOBS = {
     "limit": limit,
     "limit_hook": limit_hook,
+    "tests": until_tests_pass,
+    "debate": debate,
     "sleep_durable": sleep,
     "wake_durable": sleep,
     "map": fan_out_and_join,

@@ -78,6 +78,26 @@ pub fn documents() -> Vec<String> {
     (1..=20).map(document).collect()
 }
 
+/// The prompt of the row `tests`.
+pub const TASK: &str = "Write the code. CALL write_code {\"code\": \"1\"}";
+
+/// Replaces the code of the row `tests`.
+pub fn write_code(dir: &Path, code: &str) -> io::Result<&'static str> {
+    fs::write(dir.join("code"), code)?;
+    Ok("written")
+}
+
+/// Runs the tests of the row `tests`: the third version of the code passes, unless the environment
+/// variable `BROKEN` is set.
+pub fn run_tests(dir: &Path) -> Result<String, String> {
+    let code = fs::read_to_string(dir.join("code")).unwrap_or_default().parse().unwrap_or(0);
+    record(dir, code).map_err(|error| error.to_string())?;
+    if code >= 3 && std::env::var_os("BROKEN").is_none() {
+        return Ok("3 tests passed".into());
+    }
+    Err(format!("Version {code} is wrong. CALL write_code {{\"code\": \"{}\"}}", code + 1))
+}
+
 /// Returns the CPU time that the process has used, in milliseconds.
 pub fn cpu_ms() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);

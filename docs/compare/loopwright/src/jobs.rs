@@ -1,4 +1,4 @@
-//! The rows `limit`, `sleep` and `map` with loopwright. The lines between marks are counted.
+//! The rows `limit`, `tests`, `debate`, `sleep` and `map` with loopwright. The lines between marks are counted.
 
 use std::error::Error;
 
@@ -7,14 +7,15 @@ use loopwright::limits::{Budget, Limits, WrapUp};
 use loopwright::memory::Sqlite;
 use loopwright::message::UserMessage;
 use loopwright::model::Prices;
-use loopwright::patterns::{Branches, Graph, Next, PiPattern};
+use loopwright::patterns::{Branches, Goal, Graph, Next, PiPattern};
 use loopwright::providers::OpenAiChat;
-use loopwright::tool::Effect;
+use loopwright::session::Call;
+use loopwright::tool::{Approval, Effect};
 use loopwright::{
     Ask, BehaviorPattern, GenericAgent, StepContext, StepEnd, StepError, ToolError, async_trait,
-    tool_fn,
+    tool_fn, tool_with,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
 
@@ -24,9 +25,15 @@ fn model(setup: &Setup) -> Fallible<OpenAiChat> {
     Ok(model.prices(Prices::new(2.5, 10.0)).build()?)
 }
 
+fn named(setup: &Setup, name: &str) -> Fallible<OpenAiChat> {
+    Ok(OpenAiChat::builder(name).base_url(&setup.url).build()?)
+}
+
 pub(crate) async fn run(setup: &Setup) -> Fallible<Value> {
     Ok(match setup.row.as_str() {
         "limit" => common::end_of(limit(setup)).await,
+        "tests" => common::end_of(until_tests_pass(setup)).await,
+        "debate" => common::end_of(debate(setup)).await,
         "map" => common::end_of(map(setup)).await,
         row => common::end_of(sleep(setup, row == "sleep")).await,
     })
@@ -43,6 +50,63 @@ async fn limit(setup: &Setup) -> Fallible<String> {
     let agent = GenericAgent::builder(model, PiPattern).tool(look).limits(limits).build()?;
     Ok(agent.prompt("AGAIN look {}").await?.text)
     // [/limit]
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Code {
+    code: String,
+}
+
+async fn until_tests_pass(setup: &Setup) -> Fallible<String> {
+    let (model, dir) = (model(setup)?, setup.dir.clone());
+    let write = async |dir: std::path::PathBuf, args: Code, _cx| {
+        Ok::<_, ToolError>(common::write_code(&dir, &args.code)?)
+    };
+    let write = tool_with(dir.clone(), "write_code", "Replaces the code.", write);
+    let write = write.effect(Effect::Idempotent).approval(Approval::Never);
+    let test = async |dir: std::path::PathBuf, _: super::Nothing, _cx| {
+        common::run_tests(&dir).map_err(ToolError::failed)
+    };
+    let test = tool_with(dir, "run_tests", "Runs the tests.", test).effect(Effect::ReadOnly);
+    // [tests]
+    let goal = Goal::call(Call::new("run_tests", json!({})), PiPattern).rounds(5);
+    let agent = GenericAgent::builder(model, goal).tool(write).tool(test).build()?;
+    Ok(agent.prompt(common::TASK).await?.text)
+    // [/tests]
+}
+
+// [debate]
+struct Debate;
+
+#[async_trait]
+impl BehaviorPattern for Debate {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        while !step.all_answered().await? {
+            let mut said = String::new();
+            for round in 0..2 {
+                for side in ["pro", "contra"] {
+                    let text = UserMessage::from(format!("You argue {side}. So far:\n{said}"));
+                    let ask = Ask::detached().model(side).also(text).shown(side);
+                    let speech = step.ask_with(ask.key(format!("{side}-{round}"))).await?.or_end()?;
+                    said += &format!("{side}: {}\n", speech.text());
+                }
+            }
+            let text = UserMessage::from(format!("The debate:\n{said}Who wins, and why?"));
+            step.ask_with(Ask::new().also(text)).await?.or_end()?;
+        }
+        Ok(StepEnd::Done)
+    }
+}
+// [/debate]
+
+async fn debate(setup: &Setup) -> Fallible<String> {
+    let [pro, contra, judge] = ["pro", "contra", "judge"].map(|name| named(setup, name));
+    let (pro, contra, judge) = (pro?, contra?, judge?);
+    // [debate]
+    let agent = GenericAgent::builder(judge, Debate).model_named("pro", pro);
+    let agent = agent.model_named("contra", contra).build()?;
+    Ok(agent.prompt("Ban cars?").await?.text)
+    // [/debate]
 }
 
 // [sleep]

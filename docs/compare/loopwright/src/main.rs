@@ -89,7 +89,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             };
             common::agents(start).await?
         }
-        "limit" | "sleep" | "wake" | "map" => jobs::run(&setup).await?,
+        "limit" | "tests" | "debate" | "sleep" | "wake" | "map" => jobs::run(&setup).await?,
         "kill" | "resume" | "ask" | "approve" => stored(&setup, &agent).await?,
         "steer" => {
             let handle = agent.session().await?;

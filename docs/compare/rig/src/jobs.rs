@@ -1,4 +1,4 @@
-//! The rows `limit` and `map` with rig. The lines between marks are counted.
+//! The rows `limit`, `tests`, `debate` and `map` with rig. The lines between marks are counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,14 +20,31 @@ fn look() -> Result<String, ToolExecutionError> {
     Ok("There is more to look at.".to_owned())
 }
 
+/// Replaces the code.
+#[rig::rig_tool]
+fn write_code(
+    /// The code.
+    code: String,
+) -> Result<String, ToolExecutionError> {
+    let dir = std::path::PathBuf::from(std::env::args().nth(2).unwrap_or_default());
+    let written = common::write_code(&dir, &code);
+    Ok(written.map_err(|error| ToolExecutionError::other(error.to_string()))?.to_owned())
+}
+
 fn builder(setup: &Setup) -> AgentBuilder {
-    AgentBuilder::new(OpenAIConfig::new("none").with_base_url(&setup.url).client().chat("mock"))
+    named(setup, "mock")
+}
+
+fn named(setup: &Setup, name: &str) -> AgentBuilder {
+    AgentBuilder::new(OpenAIConfig::new("none").with_base_url(&setup.url).client().chat(name))
 }
 
 pub(crate) async fn run(setup: &Setup) -> Fallible<Value> {
     Ok(match setup.row.as_str() {
         "limit" => common::end_of(limit(setup)).await,
         "limit_hook" => common::end_of(limit_hook(setup)).await,
+        "tests" => common::end_of(until_tests_pass(setup)).await,
+        "debate" => common::end_of(debate(setup)).await,
         "map" => common::end_of(map(setup)).await,
         _ => json!({"not_offered": true}), // there is no timer
     })
@@ -68,6 +85,40 @@ async fn limit_hook(setup: &Setup) -> Fallible<String> {
     let run = agent.prompt("AGAIN look {}").max_turns(5).add_hook(LastAnswer { turns: 5 });
     Ok(run.await?.output())
     // [/limit]
+}
+
+async fn until_tests_pass(setup: &Setup) -> Fallible<String> {
+    let builder = builder(setup);
+    // [tests]
+    let agent = builder.tool(WriteCode).build();
+    let (mut text, mut history) = (common::TASK.to_owned(), Vec::new());
+    for _ in 0..5 {
+        let run = agent.prompt(text.as_str()).history(history.clone()).max_turns(10).await?;
+        history.extend_from_slice(run.messages());
+        match common::run_tests(&setup.dir) {
+            Ok(_) => return Ok(run.output()),
+            Err(output) => text = format!("The tests fail:\n{output}"),
+        }
+    }
+    let run = agent.prompt(text + "\nSum up.").history(history).tool_choice(ToolChoice::None);
+    Ok(run.await?.output())
+    // [/tests]
+}
+
+async fn debate(setup: &Setup) -> Fallible<String> {
+    let [pro, contra, judge] = ["pro", "contra", "judge"].map(|name| named(setup, name));
+    // [debate]
+    let sides = [("pro", pro.build()), ("contra", contra.build())];
+    let mut said = "Ban cars?\n".to_owned();
+    for _ in 0..2 {
+        for (side, agent) in &sides {
+            let speech = agent.prompt(format!("You argue {side}. So far:\n{said}")).await?;
+            said += &format!("{side}: {}\n", speech.output());
+        }
+    }
+    let verdict = judge.build().prompt(format!("The debate:\n{said}Who wins, and why?"));
+    Ok(verdict.await?.output())
+    // [/debate]
 }
 
 /// The library has no budget of several runs, so a branch looks at the usage before its request.

@@ -119,7 +119,7 @@ async fn main() -> Fallible<()> {
             println!("{}", common::agents(start).await?);
             return Ok(());
         }
-        "limit" | "limit_hook" | "sleep" | "map" => {
+        "limit" | "limit_hook" | "tests" | "debate" | "sleep" | "map" => {
             println!("{}", jobs::run(&setup).await?);
             return Ok(());
         }
