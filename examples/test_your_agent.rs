@@ -3,7 +3,8 @@
 //! `cargo run --example test_your_agent`
 //!
 //! The functions here would be tests, with `#[tokio::test(start_paused = true)]`, in which waiting
-//! takes no time. Everything comes from the crate's feature `testing`.
+//! takes no time; this attribute needs tokio's feature `test-util`. Everything else comes from the
+//! crate's feature `testing`.
 
 use std::error::Error;
 

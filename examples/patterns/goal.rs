@@ -1,60 +1,71 @@
-//! `Goal` around `PiPattern`: the agent writes code until its tests pass.
+//! `Goal` around `PiPattern`: the agent works until the tests pass, and says how far it came if they
+//! do not.
 //!
-//! The tests are a tool that the pattern calls itself after each answer. With `execute_command`,
-//! `Goal::command("cargo test", PiPattern)` does the same. The first attempt fails, and the model
-//! reads why.
+//! The tests are a shell script in the agent's directory. The pattern runs it, confined, after each
+//! answer, and sends the agent back with what it printed. In a project in Rust, the command is
+//! `cargo test`.
 
 use std::error::Error;
-use std::sync::{Arc, Mutex};
+use std::fs;
 
-use loopwright::limits::Budget;
-use loopwright::patterns::{Goal, PiPattern};
-use loopwright::session::Call;
+use loopwright::GenericAgent;
+use loopwright::event::RunOutcome;
+use loopwright::patterns::{Goal, GoalEnd, PiPattern};
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, ToolError, Tools as _, tools};
+use loopwright::tools::{Commands, Workspace, coding_tools_with};
 use serde_json::json;
 
-#[derive(Default)]
-struct Project(Mutex<String>);
+/// The tests. `add.sh` has to print the sum of two numbers.
+const TESTS: &str = r#"for case in "1 2 3" "20 22 42"; do
+    set -- $case
+    sum=$(sh add.sh "$1" "$2")
+    [ "$sum" = "$3" ] || { echo "FAILED: $1 + $2 is $3, not $sum"; exit 1; }
+done
+echo "2 tests passed"
+"#;
 
-#[tools]
-impl Project {
-    /// Replaces the code.
-    #[tool(idempotent, approval = never)]
-    fn write_code(&self, code: String) -> Result<String, ToolError> {
-        *self.0.lock().map_err(|_| ToolError::failed("the project is broken"))? = code;
-        Ok("written".into())
-    }
-
-    /// Runs the tests.
-    #[tool(read_only)]
-    fn run_tests(&self) -> Result<String, ToolError> {
-        let code = self.0.lock().map_err(|_| ToolError::failed("the project is broken"))?;
-        match code.contains("a + b") {
-            true => Ok("3 tests passed".into()),
-            false => Err(ToolError::failed(format!("add(1, 2) is not 3: {code}"))),
-        }
-    }
+/// Returns a reply that writes `add.sh`.
+fn write(id: &str, content: &str) -> Script {
+    Script::calls([(id, "write_file", json!({ "path": "add.sh", "content": content }))])
 }
 
-pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
-    let write = |id, code: &str| Script::calls([(id, "write_code", json!({ "code": code }))]);
-    let model = ScriptedModel::new([
-        write("1", "a - b"),
-        Script::text("Done."),
-        write("2", "a + b"),
-        Script::text("It added the wrong way round; now it adds."),
-    ]);
-    let tests = Call::new("run_tests", json!({}));
-    let pattern = Goal::call(tests, PiPattern).rounds(5).budget(Budget::default().turns(20));
-    let project = Arc::new(Project::default());
-    let agent = GenericAgent::builder(model, pattern).tools(project.tools()).build()?;
+/// Lets an agent with these replies work until the tests pass, in at most `rounds` rounds.
+async fn work(
+    rounds: u32,
+    replies: impl IntoIterator<Item = Script>,
+) -> Result<RunOutcome, Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("test.sh"), TESTS)?;
+    let tools = coding_tools_with(Workspace::open(folder.path())?, Commands::new());
+
+    let pattern = Goal::command("sh test.sh", PiPattern).rounds(rounds);
+    let agent = GenericAgent::builder(ScriptedModel::new(replies), pattern)
+        .tools(tools)
+        .approve_all()
+        .build()?;
     let handle = agent.session().await?;
-    let outcome = handle.prompt("Write `add`.").await?;
+    let mut events = handle.subscribe();
+    let outcome = handle.prompt("Write `add.sh`, which adds two numbers.").await?;
 
     for message in handle.state().await?.messages.iter() {
         println!("{:?}: {}", message.role(), message.text());
     }
-    assert!(outcome.text.ends_with("now it adds."));
+    while let Some(event) = events.try_next() {
+        if let Some(end) = GoalEnd::of(&event.event) {
+            println!("reached: {}, rounds: {}", end.reached, end.rounds);
+        }
+    }
+    Ok(outcome)
+}
+
+pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
+    let [minus, plus] = ["echo $(($1 - $2))\n", "echo $(($1 + $2))\n"];
+    let corrected = Script::text("It subtracted. Now it adds.");
+    let outcome = work(5, [write("1", minus), Script::text("Done."), write("2", plus), corrected]);
+    assert!(outcome.await?.text.ends_with("Now it adds."));
+
+    let report = Script::text("It still subtracts. I would try a plus sign next.");
+    let outcome = work(1, [write("1", minus), Script::text("Done."), report]);
+    assert!(outcome.await?.text.starts_with("It still subtracts."));
     Ok(())
 }

@@ -20,7 +20,7 @@ mod custom_pattern;
 mod graph;
 
 /// The examples, and phrases that each one prints.
-const EXAMPLES: [(&str, &[&str]); 39] = [
+const EXAMPLES: [(&str, &[&str]); 42] = [
     ("hello", &["(Done, "]),
     (
         "custom_tool",
@@ -45,8 +45,25 @@ const EXAMPLES: [(&str, &[&str]); 39] = [
     (
         "sleep",
         &[
-            "Sleeping\nYes, I am only waiting.\n",
-            "Write the report now.\nThe report: all is well.\n",
+            "Sleeping\nYes, I am only waiting.\nnothing to do before 2026-12-0",
+            "T09:00:00\nUser: Report tomorrow at nine.\n",
+            "User: It is nine. Write the report now.\nAssistant: The report: all is well.\n",
+        ],
+    ),
+    (
+        "wait_for_event",
+        &[
+            "Sleeping\nNot yet.\n",
+            "User: [paid: {\"euros\":20}]\nAssistant: Thank you. The book is on its way.\n",
+        ],
+    ),
+    ("todo", &["1 of 2 done\n[x] Read the log\n[>] Fix the leak\n", "to do: true\n"]),
+    (
+        "debate",
+        &[
+            "<pro> They are loud.\n<contra> So are trains.\n<pro> A train is, for a minute.\n",
+            "<contra> A car is, for a second.\nPro: the minute has passed.\n# Ban cars?\n",
+            "## pro (m2, test/scripted)\n\nThey are loud.\n",
         ],
     ),
     (
@@ -94,6 +111,9 @@ const EXAMPLES: [(&str, &[&str]); 39] = [
             "hotels needs an approval: book {\"room\":\"Room 7\"}",
             "Thunder or Pebble? others\nAnchor or Harbour? these",
             "For how many people? two",
+            "User: The goal is not reached yet. Go on.\n\nFAILED: 1 + 2 is 3, not -1\n",
+            "Assistant: It subtracted. Now it adds.\nreached: true, rounds: 2\n",
+            "I would try a plus sign next.\nreached: false, rounds: 1\n",
             "Invoice { number: \"R-17\", cents: 4990, due: \"2026-12-01\" }",
         ],
     ),
@@ -153,6 +173,10 @@ const EXAMPLES: [(&str, &[&str]); 39] = [
             "Some(Run(Turns)): 3 requests",
             "Some(Run(Tokens)): 3 requests",
             "Some(Run(Cost)): 10 requests, 15000 tokens",
+            "Done Some(Run(Turns)): 3 requests",
+            "Limit Some(RepeatedCalls): 5 requests",
+            "Done Some(RepeatedCalls): 6 requests",
+            "I have searched one archive of two.",
         ],
     ),
     (
@@ -224,6 +248,9 @@ fn names(directory: &str) -> BTreeSet<String> {
     files.map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().into()).collect()
 }
 
+/// C551: Each example runs offline and prints its subject. Among them, an agent works until tests
+/// pass that really run, or says how far it came (`patterns -- goal`); another one reports tomorrow
+/// at nine, in a second process that opens the first one's store (`sleep`).
 #[test]
 fn every_example_runs_and_prints_what_it_demonstrates() {
     for (name, says) in EXAMPLES {
