@@ -1,7 +1,9 @@
 //! Tools for testing agents: a scripted model, gates, faults, a crash after every append, replays
 //! of logs, cassettes of models and tools, and checks of events and transcripts.
 //!
-//! All of them work under tokio's paused time, so tests need no sleeps:
+//! All of them work under tokio's paused time, so tests need no sleeps. It is in tokio's feature
+//! `test-util`, which `full` does not include (`cargo add --dev tokio --features
+//! macros,rt,test-util`); without it, `#[tokio::test(start_paused = true)]` does not compile.
 //!
 //! ```
 //! # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
