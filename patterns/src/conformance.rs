@@ -10,7 +10,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), conformance::Violation> {
-//! // In a test: #[tokio::test(start_paused = true)]
+//! // In a test: #[tokio::test(start_paused = true)], which needs tokio's feature `test-util`.
 //! let report = conformance::check(|| PiPattern, conformance::scenarios()).await?;
 //! assert!(report.sessions > 100);
 //! # Ok(()) }
