@@ -30,9 +30,8 @@ impl BehaviorPattern for Debate {
                 for side in ["pro", "contra"] {
                     let text = UserMessage::from(format!("You argue {side}. So far:\n{debate}"));
                     let ask = Ask::detached().model(side).also(text).shown(side);
-                    let speech =
-                        step.ask_with(ask.key(format!("{side}-{round}"))).await?.or_end()?;
-                    debate += &format!("{side}: {}\n", speech.text());
+                    let said = step.ask_with(ask.key(format!("{side}-{round}"))).await?.or_end()?;
+                    debate += &format!("{side}: {}\n", said.text());
                 }
             }
             let text = UserMessage::from(format!("The debate:\n{debate}Who wins, and why?"));

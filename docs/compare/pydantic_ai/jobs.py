@@ -1,4 +1,7 @@
-"""The rows `limit`, `tests`, `debate`, `sleep` and `map` with pydantic-ai. The lines between marks are counted."""
+"""The rows `limit`, `tests`, `debate`, `sleep` and `map` with pydantic-ai.
+
+The lines between marks are counted.
+"""
 
 import asyncio
 from decimal import Decimal

@@ -1,4 +1,5 @@
-//! The rows `limit`, `tests`, `debate`, `sleep` and `map` with loopwright. The lines between marks are counted.
+//! The rows `limit`, `tests`, `debate`, `sleep` and `map` with loopwright. The lines between marks
+//! are counted.
 
 use std::error::Error;
 
@@ -82,16 +83,16 @@ struct Debate;
 impl BehaviorPattern for Debate {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         while !step.all_answered().await? {
-            let mut said = String::new();
+            let mut debate = String::new();
             for round in 0..2 {
                 for side in ["pro", "contra"] {
-                    let text = UserMessage::from(format!("You argue {side}. So far:\n{said}"));
+                    let text = UserMessage::from(format!("You argue {side}. So far:\n{debate}"));
                     let ask = Ask::detached().model(side).also(text).shown(side);
-                    let speech = step.ask_with(ask.key(format!("{side}-{round}"))).await?.or_end()?;
-                    said += &format!("{side}: {}\n", speech.text());
+                    let said = step.ask_with(ask.key(format!("{side}-{round}"))).await?.or_end()?;
+                    debate += &format!("{side}: {}\n", said.text());
                 }
             }
-            let text = UserMessage::from(format!("The debate:\n{said}Who wins, and why?"));
+            let text = UserMessage::from(format!("The debate:\n{debate}Who wins, and why?"));
             step.ask_with(Ask::new().also(text)).await?.or_end()?;
         }
         Ok(StepEnd::Done)
