@@ -44,7 +44,7 @@ pub use check::{check_log, replay_messages};
 pub use cron::Cron;
 pub use cursor::InvalidCursor;
 pub use due::Due;
-pub use due_schedules::{CarriedOut, post_due_schedules};
+pub use due_schedules::{CarriedOut, Interrupted, post_due_schedules};
 pub use due_work::{DueSessions, keep_running_due_work, run_due_work};
 pub use entry::{LogEntry, StateScope};
 pub use follower::Follower;

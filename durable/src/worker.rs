@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopwright_core::log::{CarriedOut, DueSession, MemoryError, SessionQuery, post_due_schedules};
+use loopwright_core::log::{
+    CarriedOut, DueSession, Interrupted, MemoryError, SessionQuery, post_due_schedules,
+};
 use loopwright_core::{Environment, SessionStore, SystemEnvironment};
 
 use crate::driver::{Drive, Driver};
@@ -78,7 +80,7 @@ impl Driver for Worker {
                 tracing::warn!(session = &*session, %error, "no timer could be set for it");
             }
         };
-        post_due_schedules(&*self.store, session, note).await?;
+        post_due_schedules(&*self.store, session, Interrupted::Left, note).await?;
         Ok(())
     }
 

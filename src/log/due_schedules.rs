@@ -22,11 +22,20 @@ const RETRY_DELAY: u64 = 60_000;
 pub struct CarriedOut {
     /// The id of the session.
     pub session: Arc<str>,
-    /// Whether the input was posted.
+    /// `true` if the input was posted.
     pub is_posted: bool,
     /// The time at which the schedule is due again, in milliseconds since 1970; `None` if it has
     /// ended.
     pub due_at: Option<u64>,
+}
+
+/// The fate of an interrupted run when its session is opened to do its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupted {
+    /// The run is continued, and takes no input before.
+    Continued,
+    /// The run is left to a person. An input would end it.
+    Left,
 }
 
 /// The result of an attempt.
@@ -51,8 +60,9 @@ enum Attempt {
 /// it waits for its run.
 ///
 /// An input is tried again a minute later, and does not delay the others, while its session waits
-/// for a decision on an action or on an interrupted run, and if it fails: the session's mailbox is
-/// full or cannot be written, or this program cannot read the cron expression. A failure is logged.
+/// for a decision on an action or on an interrupted run that is [left](Interrupted::Left), and if it
+/// fails: the session's mailbox is full or cannot be written, or this program cannot read the cron
+/// expression. A failure is logged.
 ///
 /// # Errors
 ///
@@ -60,6 +70,7 @@ enum Attempt {
 pub async fn post_due_schedules<F>(
     store: &(impl SessionStore + ?Sized),
     session: Option<&str>,
+    interrupted: Interrupted,
     mut note: impl FnMut(CarriedOut) -> F + Send,
 ) -> Result<usize, MemoryError>
 where
@@ -76,7 +87,9 @@ where
         let is_last = session.is_some() || due.len() < CHUNK;
         due.retain(|schedule| schedule.due_at() <= now); // not those that come due meanwhile
         for schedule in &due {
-            count += usize::from(carry_out(store, schedules, schedule, now, &mut note).await?);
+            let attempt = attempt(store, schedule, now, interrupted).await;
+            let is_posted = finish(schedules, schedule, now, attempt, &mut note).await?;
+            count += usize::from(is_posted);
         }
         if is_last || due.is_empty() {
             break;
@@ -85,20 +98,20 @@ where
     Ok(count)
 }
 
-/// Carries out a schedule, and returns whether its input was posted. If the process is killed
-/// before the next time is set, the same input is posted again, which changes nothing.
-async fn carry_out<F>(
-    store: &(impl SessionStore + ?Sized),
+/// Sets the next time of a schedule after an attempt, and returns whether its input was posted. If
+/// the process is killed before, the same input is posted again, which changes nothing.
+async fn finish<F>(
     schedules: &dyn Schedules,
     schedule: &Schedule,
     now: u64,
+    attempt: Result<(Attempt, Option<Schedule>), Failure>,
     note: &mut (impl FnMut(CarriedOut) -> F + Send),
 ) -> Result<bool, MemoryError>
 where
     F: Future<Output = ()> + Send,
 {
     let retry = Schedule { again_at: Some(now + RETRY_DELAY), ..schedule.clone() };
-    let (is_posted, next) = match attempt(store, schedule, now).await {
+    let (is_posted, next) = match attempt {
         Ok((Attempt::Posted, next)) => {
             let last = Some(schedule.next);
             (true, next.map(|next| Schedule { last, ..next }))
@@ -125,6 +138,7 @@ async fn attempt(
     store: &(impl SessionStore + ?Sized),
     schedule: &Schedule,
     now: u64,
+    interrupted: Interrupted,
 ) -> Result<(Attempt, Option<Schedule>), Failure> {
     let next = schedule.next_after(schedule.next.max(now)).map_err(Failure::of)?;
     let next = next.map(|next| Schedule { next, again_at: None, ..schedule.clone() });
@@ -138,7 +152,7 @@ async fn attempt(
     {
         return Ok((Attempt::Skipped, next));
     }
-    if waits_for_a_person(store, &session).await.map_err(Failure::of)? {
+    if waits_for_a_person(store, &session, interrupted).await.map_err(Failure::of)? {
         return Ok((Attempt::Waits, next));
     }
     let input = input.map_err(Failure::of)?;
@@ -170,9 +184,11 @@ async fn waits(
 async fn waits_for_a_person(
     store: &(impl SessionStore + ?Sized),
     session: &SessionInfo,
+    interrupted: Interrupted,
 ) -> Result<bool, MemoryError> {
     if !session.pending.is_empty() || session.held.is_some() {
         return Ok(true);
     }
-    Ok(session.run.is_some() && store.in_use(&session.id).await? == Some(false))
+    let can_be_left = session.run.is_some() && interrupted == Interrupted::Left;
+    Ok(can_be_left && store.in_use(&session.id).await? == Some(false))
 }

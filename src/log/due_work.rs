@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::error::{Failure, MemoryError};
 use crate::log::due::Due;
-use crate::log::due_schedules::{CarriedOut, post_due_schedules};
+use crate::log::due_schedules::{CarriedOut, Interrupted, post_due_schedules};
 use crate::log::owners::PROBATION;
 use crate::log::session_info::SessionInfo;
 use crate::log::session_page::SessionQuery;
@@ -167,7 +167,7 @@ impl Running {
         &mut self,
         sessions: &Arc<S>,
     ) -> Result<Option<u64>, MemoryError> {
-        post_schedules(sessions.store()).await;
+        post_schedules(&**sessions).await;
         let all = root_sessions(sessions.store()).await?;
         let now = sessions.now();
         let next = all.iter().filter_map(SessionInfo::wakes_at).filter(|time| *time > now).min();
@@ -179,7 +179,7 @@ impl Running {
 
     /// Carries out schedules, and starts the work of their sessions.
     async fn start_scheduled<S: DueSessions>(&mut self, sessions: &Arc<S>) {
-        for id in post_schedules(sessions.store()).await {
+        for id in post_schedules(&**sessions).await {
             match sessions.store().session(&id).await {
                 Ok(session) => self.start(sessions, session),
                 Err(error) => tracing::debug!(session = &*id, %error, "it is not opened"),
@@ -275,7 +275,11 @@ fn state(session: &SessionInfo) -> SessionInfo {
 }
 
 /// Carries out the due schedules, and returns the sessions that got an input.
-async fn post_schedules(store: &dyn SessionStore) -> BTreeSet<Arc<str>> {
+async fn post_schedules(sessions: &impl DueSessions) -> BTreeSet<Arc<str>> {
+    let interrupted = match sessions.takes(Due::Interrupted) {
+        true => Interrupted::Continued,
+        false => Interrupted::Left,
+    };
     let mut posted = BTreeSet::new();
     let note = |done: CarriedOut| {
         if done.is_posted {
@@ -283,7 +287,7 @@ async fn post_schedules(store: &dyn SessionStore) -> BTreeSet<Arc<str>> {
         }
         ready(())
     };
-    if let Err(error) = post_due_schedules(store, None, note).await {
+    if let Err(error) = post_due_schedules(sessions.store(), None, interrupted, note).await {
         tracing::warn!(%error, "schedules could not be carried out");
     }
     posted

@@ -54,7 +54,8 @@ async fn texts(store: &InMemoryStore) -> Vec<String> {
 async fn each_time_of_a_schedule_is_posted_once() {
     let store = store().await;
     put(&store, Schedule::once("s", "soon", 1, request("Wake up."))).await;
-    let killed = post_due_schedules(&store, None, |_| pending::<()>()).now_or_never();
+    let killed =
+        post_due_schedules(&store, None, Interrupted::Left, |_| pending::<()>()).now_or_never();
     assert!(killed.is_none(), "it is dropped before the next time is set");
     assert_eq!(store.due(9).await.unwrap().len(), 1);
     let agent = agent(&["Good morning."], Answers::default());
@@ -97,7 +98,7 @@ async fn a_schedule_that_replaces_another_has_its_own_message() {
     put(&store, Schedule::once("s", "a", 1, request("The second."))).await;
     store.post("s", &due[0].input().unwrap()).await.unwrap();
     assert_eq!(store.advance(&due[0], None).await, Ok(false));
-    assert_eq!(post_due_schedules(&store, None, |_| ready(())).await, Ok(1));
+    assert_eq!(post_due_schedules(&store, None, Interrupted::Left, |_| ready(())).await, Ok(1));
     assert_eq!(store.session("s").await.unwrap().unread, 2);
 }
 
@@ -109,7 +110,7 @@ async fn schedules_that_come_due_meanwhile_wait() {
         put(&store, Schedule::once("s", format!("{n}"), 1, request("Report."))).await;
     }
     let n = std::sync::atomic::AtomicUsize::new(0);
-    let posted = post_due_schedules(&store, None, |_| {
+    let posted = post_due_schedules(&store, None, Interrupted::Left, |_| {
         let id = format!("{}", n.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 64);
         let again = Schedule::once("s", id, SystemEnvironment.now() + 1, request("Again."));
         let store = store.clone();
@@ -126,8 +127,11 @@ async fn a_schedule_that_fails_does_not_delay_the_others() {
     bad.cron = Some("never".into());
     put(&store, bad).await;
     put(&store, Schedule::once("s", "b", 2, request("Wake up."))).await;
-    assert_eq!(post_due_schedules(&store, None, |_| ready(())).await, Ok(1));
-    assert_eq!(post_due_schedules(&store, Some("s"), |_| ready(())).await, Ok(0));
+    assert_eq!(post_due_schedules(&store, None, Interrupted::Left, |_| ready(())).await, Ok(1));
+    assert_eq!(
+        post_due_schedules(&store, Some("s"), Interrupted::Left, |_| ready(())).await,
+        Ok(0)
+    );
     let left = store.of_session("s").await.unwrap();
     assert_eq!(left.iter().map(|it| &*it.id).collect::<Vec<_>>(), ["a"]);
     assert_eq!(left[0].next, 1);

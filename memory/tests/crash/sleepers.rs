@@ -86,8 +86,9 @@ impl Environment for JumpingClock {
     }
 }
 
-/// Sleeps again and again, if at all, with two timers at once, waits for a signal, and counts in the
-/// conversation. If a timer ends inside a run, it also says when, since no entry of the log does.
+/// Sleeps again and again, if at all, with two timers at once, waits for a signal, and counts in
+/// the conversation. If a timer ends inside a run, it also says when, since no entry of the log
+/// does.
 struct Napper(bool);
 
 #[async_trait]

@@ -5,7 +5,9 @@ use std::future::ready;
 
 use loopwright_core::SessionStore;
 use loopwright_core::event::InputEvent;
-use loopwright_core::log::{LogEntry, MemoryError, Schedule, ScheduleQuery, post_due_schedules};
+use loopwright_core::log::{
+    Interrupted, LogEntry, MemoryError, Schedule, ScheduleQuery, post_due_schedules,
+};
 use loopwright_memory::{Jsonl, Sqlite};
 
 use crate::kit::{directory, remembered};
@@ -87,6 +89,6 @@ async fn a_schedule_without_its_session_is_removed() {
     let store = Jsonl::open(folder.path()).unwrap();
     fill(&store).await;
     fs::remove_file(folder.path().join("s.jsonl")).unwrap();
-    assert_eq!(post_due_schedules(&store, None, |_| ready(())).await, Ok(0));
+    assert_eq!(post_due_schedules(&store, None, Interrupted::Left, |_| ready(())).await, Ok(0));
     assert!(due(&store).await.is_empty());
 }

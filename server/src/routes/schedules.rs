@@ -21,7 +21,7 @@ use crate::json::{JsonBody, MAX_POSITION};
 use crate::routes::page_query::{cursor, limit};
 use crate::server::Server;
 
-/// Maximum number of schedules in the sessions of an owner, so that one user leaves room for others.
+/// Maximum number of schedules in the sessions of an owner, so that a user leaves room for others.
 const MAX_OWNER_SCHEDULES: usize = 200;
 
 /// Returns the route that reads the schedules of all sessions.

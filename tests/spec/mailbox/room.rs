@@ -29,7 +29,7 @@ async fn a_message_waits_for_room_in_the_queue() {
     assert_eq!(handle.send(request("Too much.")).await, Err(InputError::Full(32)));
     let report = Schedule::once("s", "report", 1, request("Report."));
     store.put(&report).await.unwrap();
-    assert_eq!(post_due_schedules(&store, None, |_| ready(())).await, Ok(1));
+    assert_eq!(post_due_schedules(&store, None, Interrupted::Left, |_| ready(())).await, Ok(1));
     sleep(ms(10_000)).await;
     assert_eq!(store.session("s").await.unwrap().unread, 1);
     gate.open();
@@ -46,7 +46,7 @@ async fn carry_out(store: &InMemoryStore, time: u64) -> usize {
     let mut next = before.clone();
     (next.next, next.again_at) = (time, None);
     assert_eq!(store.advance(&before, Some(&next)).await, Ok(true));
-    post_due_schedules(store, None, |_| ready(())).await.unwrap()
+    post_due_schedules(store, None, Interrupted::Left, |_| ready(())).await.unwrap()
 }
 
 /// C531: a time is skipped while the message of the time before it waits: unread, or in the queue
@@ -89,7 +89,7 @@ async fn a_message_waits_while_a_person_has_to_decide() {
     let outcome = handle.prompt("Pay.").await.unwrap();
     assert_eq!(outcome.end, RunStatus::AwaitingAction);
     store.put(&Schedule::once("s", "report", 1, request("Report."))).await.unwrap();
-    assert_eq!(post_due_schedules(&store, None, |_| ready(())).await, Ok(0));
+    assert_eq!(post_due_schedules(&store, None, Interrupted::Left, |_| ready(())).await, Ok(0));
     let waits = store.of_session("s").await.unwrap().remove(0);
     assert!(waits.next == 1 && waits.again_at.is_some_and(|time| time > 1), "{waits:?}");
     let action = handle.state().await.unwrap().pending_actions[0].clone();
@@ -104,7 +104,7 @@ async fn a_message_waits_while_a_person_has_to_decide() {
 }
 
 /// C531: a message does not end a run that a crash has interrupted: a person decides about it.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_waits_while_a_run_is_interrupted() {
     let store = InMemoryStore::new();
     let started = LogEntry::RunStarted {
@@ -116,7 +116,7 @@ async fn a_message_waits_while_a_run_is_interrupted() {
     let owner = store.open("s").await.unwrap();
     owner.append(0, [started].into()).await.unwrap();
     store.put(&Schedule::once("s", "report", 1, request("Report."))).await.unwrap();
-    let post = async || post_due_schedules(&store, None, |_| ready(())).await;
+    let post = async || post_due_schedules(&store, None, Interrupted::Left, |_| ready(())).await;
     drop(owner);
     assert_eq!(post().await, Ok(0));
     let _owner = store.open("s").await.unwrap();
