@@ -3,7 +3,7 @@
 //! `cargo run --example debate`
 //!
 //! The speeches are detached requests: the conversation gets only the verdict. They are shown, so
-//! they stream to the user under the names of the speakers, and stand in the history and in exports.
+//! they stream to the user under the names of the speakers, and stand in the history and exports.
 
 use std::error::Error;
 

@@ -1,5 +1,5 @@
-//! `Goal` around `PiPattern`: the agent works until the tests pass, and says how far it came if they
-//! do not.
+//! `Goal` around `PiPattern`: the agent works until the tests pass. If they do not, it says how far
+//! it came.
 //!
 //! The tests are a shell script in the agent's directory. The pattern runs it, confined, after each
 //! answer, and sends the agent back with what it printed. In a project in Rust, the command is
