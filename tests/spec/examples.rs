@@ -112,7 +112,7 @@ const EXAMPLES: [(&str, &[&str]); 42] = [
             "Thunder or Pebble? others\nAnchor or Harbour? these",
             "For how many people? two",
             "User: The goal is not reached yet. Go on.\n\nExit code 1.\nFAILED: 1 + 2 is 3",
-            "Assistant: It subtracted. Now it adds.\nreached: true, rounds: 2\n",
+            "2 tests passed\n\nreached: true, rounds: 2\n",
             "I would try a plus sign next.\nreached: false, rounds: 1\n",
             "Invoice { number: \"R-17\", cents: 4990, due: \"2026-12-01\" }",
         ],
