@@ -207,6 +207,16 @@ impl Batch {
         call.phase.is_made(status).then(|| (key.clone(), recorded))
     }
 
+    /// Returns the calls without a result that the pattern made under keys that begin with `key`.
+    pub(super) fn open_under(&self, key: &str) -> impl Iterator<Item = &Call> {
+        let keys = self.made.as_ref().map(|made| &made.keys);
+        let is_under = move |call: &&Call| {
+            let of_call = keys.and_then(|keys| keys.get(&call.call.id));
+            call.result.is_none() && of_call.is_some_and(|of_call| of_call.starts_with(key))
+        };
+        self.calls.iter().filter(is_under)
+    }
+
     /// Returns whether a call has succeeded that makes the others unnecessary.
     pub(crate) fn is_decided(&self) -> bool {
         let succeeded = |call: &Call| {

@@ -17,6 +17,7 @@ use crate::limits::Spent;
 use crate::log::due::Due;
 use crate::log::entry::{LogEntry, StateScope};
 use crate::log::follower::Follower;
+use crate::log::stages::Stage;
 use crate::log::state::SessionState;
 use crate::log::turn::Used;
 use crate::message::{History, InputId, Message, MessageId, RunId};
@@ -191,6 +192,11 @@ impl SessionLog {
     #[cfg(feature = "testing")]
     pub(crate) fn all_state(&self) -> BTreeMap<(StateScope, Arc<str>), Arc<Value>> {
         self.state.values.clone()
+    }
+
+    /// Returns the stages of the pattern's work on the last request of the user.
+    pub fn stages(&self) -> &[Stage] {
+        &self.state.stages
     }
 
     /// Returns the queued messages in order of arrival.

@@ -3,6 +3,7 @@
 //! Only [`SessionState::apply`] turns an entry into state and numbered events. The live session, a
 //! restart and a reader that reconnects all use it, so they cannot disagree.
 
+mod at_stage;
 mod charges;
 mod children;
 mod compacted;
@@ -35,6 +36,11 @@ pub(crate) use snapshot::Restored;
 impl SessionState {
     /// Applies an entry and passes its events to `emit`, in order.
     pub(crate) fn apply(&mut self, entry: &LogEntry, emit: &mut dyn FnMut(AgentEvent)) {
+        self.change(entry, emit);
+        self.update_stages(entry, emit);
+    }
+
+    fn change(&mut self, entry: &LogEntry, emit: &mut dyn FnMut(AgentEvent)) {
         let was_held = self.info.held.is_some();
         self.info.apply(entry);
         if let Some((usage, cost)) = entry.charge() {

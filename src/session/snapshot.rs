@@ -34,6 +34,7 @@ pub(crate) fn snapshot(
         settings: state.info.settings.clone(),
         pending_tool_calls: open_calls.map(|c| c.call.id.clone()).collect(),
         pending_actions: state.pending().map(|action| (**action).clone()).collect(),
+        stages: state.stages.clone(),
         error: state.last_error.clone(),
         steering_queue: queued(QueueKind::Steering),
         steering_mode: QueueMode::default(),

@@ -9,6 +9,7 @@ use crate::event::action::ExternalAction;
 use crate::event::input::QueueMode;
 use crate::event::outcome::RunOutcome;
 use crate::event::owner_note::Held;
+use crate::log::stages::Stage;
 use crate::log::turn::Used;
 use crate::message::{AssistantMessage, CallId, History, RunId};
 use crate::model::ThinkingLevel;
@@ -44,6 +45,9 @@ pub struct AgentState {
     pub pending_tool_calls: Vec<CallId>,
     /// The actions that wait for decisions.
     pub pending_actions: Vec<ExternalAction>,
+    /// The stages of the pattern's work on the last request of the user. The current one has no
+    /// end.
+    pub stages: Vec<Stage>,
     /// The error of the last run.
     pub error: Option<Arc<str>>,
     /// The steering messages that wait.

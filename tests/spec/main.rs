@@ -59,6 +59,7 @@ mod shown_changes;
 mod single_prompts;
 mod snapshots;
 mod sources;
+mod stages;
 mod state;
 mod steering;
 mod step_ends;

@@ -18,6 +18,7 @@ use crate::log::entry::StateScope;
 use crate::log::queue::{Queue, QueuedMessage};
 use crate::log::seen_inputs::SeenInputs;
 use crate::log::session_info::SessionInfo;
+use crate::log::stages::Stage;
 use crate::log::turn::{Estimate, Turn, Used};
 use crate::message::{
     AssistantMessage, CallId, History, InputId, Message, MessageId, MessageKind, RunId, StopReason,
@@ -58,6 +59,8 @@ pub(crate) struct SessionState {
     /// The pattern's values.
     #[serde(with = "pairs")]
     pub(crate) values: BTreeMap<(StateScope, Arc<str>), Arc<Value>>,
+    /// The stages of the pattern's work, as the last event or the log says.
+    pub(crate) stages: Vec<Stage>,
     /// The results of the calls that the pattern made under a key for this request of the user.
     pub(crate) keyed_results: BTreeMap<Arc<str>, KeyedResult>,
     /// The replies to detached requests with a key, for this request of the user: the digest of the

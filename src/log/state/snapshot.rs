@@ -20,7 +20,7 @@ use crate::message::{
 
 /// The format of a snapshot. The state in another version may have other fields, or other values
 /// after the same entries.
-const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "/11");
+const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "/12");
 
 /// A state, with the position of the session's events.
 pub(crate) struct Restored {
@@ -189,13 +189,13 @@ mod tests {
         let snapshot = SessionState::default().snapshot(0, RunId(0)).unwrap();
         let text = String::from_utf8(snapshot.data).unwrap();
         let (format, json) = text.split_once('\n').unwrap();
-        assert!(format.ends_with("/11"));
+        assert!(format.ends_with("/12"));
         let written: Value = serde_json::from_str(json).unwrap();
         let fields: Vec<&String> = written["state"].as_object().unwrap().keys().collect();
         let expected = "abort_requested after_batch batch call_ids cause created epoch \
             fresh_after incomplete info inputs keyed_replies keyed_results last_error messages \
             of_user offered outcome output principal queue removed request \
-            request_digest requested reserved run_at runs size spent started summaries \
+            request_digest requested reserved run_at runs size spent stages started summaries \
             terminated trace turn uncounted undelivered values wrap_up";
         let mut expected: Vec<&str> = expected.split_whitespace().collect();
         let mut fields: Vec<&str> = fields.into_iter().map(|field| field.as_str()).collect();
