@@ -149,7 +149,7 @@ impl<S: Default + Serialize + DeserializeOwned + Send> BehaviorPattern for Graph
                 None => return Ok(StepEnd::Done),
             };
             at.enter(next)?;
-            at.end(step);
+            at.end(step)?;
             step.set_state(KEY, &at)?;
         }
     }

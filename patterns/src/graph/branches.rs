@@ -9,7 +9,7 @@ use loopwright_core::message::{ResultStatus, ToolResult};
 use loopwright_core::session::Call;
 use loopwright_core::{Ask, Reply, StepContext, StepEnd, StepError};
 
-use super::position::{KEY, visit};
+use super::position::{KEY, branch_key, visit};
 
 /// The branches of a node of a [`Graph`](crate::Graph): one for each value of a list, each with its
 /// own request or call. They work at the same time, and the node joins their results.
@@ -143,8 +143,8 @@ impl<S: 'static, B: Branch> Branches<S, B> {
         step: &mut StepContext<'_>,
         state: &S,
     ) -> Result<Vec<Result<B::Output, StepError>>, StepError> {
-        let (list, visit) = ((self.list)(step, state), visit(step, node));
-        let key = |at| format!("{KEY}/{node}/{visit}/{at}");
+        let (list, key) = ((self.list)(step, state), branch_key(node, visit(step, node)));
+        let key = |at| format!("{key}{at}");
         let list = list.into_iter().enumerate().map(|(at, branch)| branch.keyed(key(at))).collect();
         let Some(PartBudget { budget, kept, .. }) = self.budget else {
             return B::work(step, list, &self.terms).await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use loopwright_core::log::Stage;
 use loopwright_core::message::{MessageId, MessageKind};
 use loopwright_core::{StepContext, StepError};
 use serde::de::DeserializeOwned;
@@ -44,7 +45,7 @@ impl<S: Default + Serialize + DeserializeOwned> Position<S> {
         Ok(at)
     }
 
-    /// Notes the start of a node, in the append of its first write. Branches begin with an event.
+    /// Notes the start of a node, and shows it.
     pub(super) async fn begin(
         &mut self,
         name: &str,
@@ -59,14 +60,15 @@ impl<S: Default + Serialize + DeserializeOwned> Position<S> {
             self.started.insert(name.into(), step.checkpoint());
         }
         let branches = node.branches.as_ref().map(|outline| (outline.count)(step, &self.state));
-        if branches.is_some() {
-            *self.visits.entry(name.into()).or_default() += 1;
+        let known = step.stages().into_iter().find(|stage| *stage.name == *name);
+        let mut stage = Stage::new(name).visit(known.map_or(1, |stage| stage.visits + 1));
+        if let Some(branches) = branches {
+            let visit = self.visits.entry(name.into()).or_default();
+            *visit += 1;
+            stage = stage.branches(branch_key(name, *visit), branches);
         }
         step.set_state(KEY, &*self)?;
-        match branches {
-            Some(branches) => step.emit(KEY, Begun { node: name, branches }).await,
-            None => Ok(()),
-        }
+        step.begin_stage(stage).await
     }
 
     /// Continues at another node.
@@ -88,8 +90,9 @@ impl<S: Default + Serialize + DeserializeOwned> Position<S> {
     }
 
     /// Notes the end of the graph, if it is reached.
-    pub(super) fn end(&mut self, step: &StepContext<'_>) {
+    pub(super) fn end(&mut self, step: &mut StepContext<'_>) -> Result<(), StepError> {
         self.last_reply = last_reply(step).filter(|_| self.node.is_none());
+        if self.node.is_none() { step.end_stage() } else { Ok(()) }
     }
 
     /// Returns whether a message of the pattern around the graph follows its end.
@@ -98,11 +101,9 @@ impl<S: Default + Serialize + DeserializeOwned> Position<S> {
     }
 }
 
-/// The event of a node whose branches begin.
-#[derive(Serialize)]
-struct Begun<'a> {
-    node: &'a str,
-    branches: usize,
+/// Returns the start of the keys of the branches of a visit to a node.
+pub(super) fn branch_key(node: &str, visit: u32) -> String {
+    format!("{KEY}/{node}/{visit}/")
 }
 
 /// Returns the number of visits to this node, the current one included.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use loopwright_core::event::{Prompt, RunStatus, Urgency};
 use loopwright_core::limits::{Budget, Limit, Resource};
-use loopwright_core::log::{LogEntry, SessionLog, StateScope};
+use loopwright_core::log::{LogEntry, SessionLog, Stage, StateScope};
 use loopwright_core::message::{AssistantMessage, MessageKind, Usage, UserMessage};
 use loopwright_core::model::{ChatRequest, ModelErrorKind, ModelInfo, Prices};
 use loopwright_core::session::Call;
@@ -390,19 +390,23 @@ const KEEP_FIRST: Join = |reading, results| {
     Ok(Some(UserMessage::from(format!("Notes: {}", reading.notes.join(" | "))).into()))
 };
 
-/// C495: Branches begin with an event that has their number, their replies have keys that name
-/// them, and the log has the current node.
+/// C495: The replies of branches have keys that name them, and the log has the current node.
+/// C543: Each node is a stage, whose branches are counted.
 #[tokio::test(start_paused = true)]
 async fn the_log_shows_where_a_graph_is() {
     let replies = ["a", "b", "c", "Done."].map(Script::text);
     let harness = Harness::new(reads(documents(3), ALL), replies, |agent| agent).await;
     harness.handle.prompt("Read.").await.unwrap();
     let log = harness.memory.entries();
-    let events = log.iter().filter_map(|entry| match entry {
-        LogEntry::Emitted { kind, data } if **kind == *"graph" => Some((**data).clone()),
-        _ => None,
-    });
-    assert_eq!(events.collect::<Vec<_>>(), [json!({ "node": "read", "branches": 3 })]);
+    let stages = |log: &[LogEntry]| {
+        let stage = |stage: &Stage| {
+            let branches = stage.branches.as_ref().map(|branches| (branches.of, branches.done));
+            (stage.name.to_string(), stage.until.is_some(), branches)
+        };
+        SessionLog::of(log).stages().iter().map(stage).collect::<Vec<_>>()
+    };
+    let done = |name: &str, branches| (name.to_owned(), true, branches);
+    assert_eq!(stages(&log), [done("read", Some((3, 3))), done("answer", None)]);
     let node = |log: &[LogEntry]| {
         let at: serde_json::Value = SessionLog::of(log).state(StateScope::Request, "graph")?;
         at["node"].as_str().map(str::to_owned)
@@ -410,6 +414,7 @@ async fn the_log_shows_where_a_graph_is() {
     let is_sent = |entry: &LogEntry| matches!(entry, LogEntry::DetachedStarted { .. });
     let sent = log.iter().position(is_sent).unwrap();
     assert_eq!((node(&log[..sent]).as_deref(), node(&log)), (Some("read"), None));
+    assert_eq!(stages(&log[..=sent]), [("read".to_owned(), false, Some((3, 0)))]);
     let keys = log.iter().filter_map(|entry| match entry {
         LogEntry::Detached { key, .. } => key.as_deref(),
         _ => None,
