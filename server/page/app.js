@@ -6,9 +6,9 @@ import { PAGE_EVENTS, follow } from './events.js';
 import { acceptImages, putBack, takeImages } from './images.js';
 import { showMemory } from './memory.js';
 import { editSettings } from './settings.js';
-import { showTodos } from './todos.js';
 import { addressParameters } from './token.js';
 import { Conversation } from './view.js';
+import { showWork } from './work.js';
 
 const [log, scroll, prompt, problem] = ['log', 'scroll', 'prompt', 'problem'].map(byId);
 const narrow = matchMedia('(max-width: 760px)');
@@ -121,7 +121,7 @@ const refreshSession = reading(async () => {
   if (!one || id !== session) return;
   info = one.session;
   understood = one.commands;
-  conversation.todos ??= one.todos;
+  conversation.know(one);
   conversation.interrupted(one.interrupted ? info.run : null, one.held);
   const { title, run, changed, pending = [], settings } = info;
   const known = listed.find((other) => other.id === id);
@@ -254,7 +254,7 @@ function show() {
   byId('hint').textContent = running
     ? 'Enter steers · Alt+Enter sends when the run is done · Esc stops'
     : actions.size ? 'A message instead of a decision denies the pending actions' : hint();
-  showTodos(conversation.todos);
+  showWork(conversation, kind);
   const texts = (kind) => queue.filter((queued) => queued.queue === kind).map(({ text }) => text);
   const lines = [
     ...texts('steering').map((text) => ['Steers', text]),

@@ -46,6 +46,9 @@ export const visible = (text) =>
   bounded(text.replace(/[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
     (one) => `⟨U+${one.charCodeAt(0).toString(16).padStart(4, '0')}⟩`));
 
+/** Returns a number with a word, as `1 round` or `2 rounds`. */
+export const count = (number, word, words = `${word}s`) => `${number} ${number === 1 ? word : words}`;
+
 /** Returns `12,345` as `12.3k`. */
 export function short(number) {
   if (number < 1000) return String(number);

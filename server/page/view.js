@@ -1,6 +1,6 @@
 // A conversation on the page, derived from a session's events. It is the same after a reload, a break and in every tab.
 
-import { debounced, el, short } from './dom.js';
+import { count, debounced, el, short } from './dom.js';
 import { Markdown } from './markdown.js';
 import { writtenBy } from './todos.js';
 import { ToolCall, image } from './tool.js';
@@ -154,7 +154,14 @@ export class Conversation {
     this.queue = []; // { input, queue, text } of steers and follow-ups
     this.todos = undefined; // the model's todo list, once it is known
     this.todoCall = null; // the call that wrote it
+    this.stages = undefined; // the stages of the pattern's work, once they are known
     this.first = null; // the number of the first event shown
+  }
+
+  /** Takes from the status of the session what events have not said. */
+  know({ todos, stages }) {
+    this.todos ??= todos;
+    this.stages ??= stages;
   }
 
   get running() { return this.run !== null && !this.interruption; }
@@ -325,8 +332,9 @@ export class Conversation {
   }
 
   custom({ kind, data }) {
-    if (kind === 'graph' && data?.branches !== undefined) {
-      this.notice(`${data.node}: ${data.branches} ${data.branches === 1 ? 'branch' : 'branches'}`);
+    if (kind === 'stages' && Array.isArray(data)) this.stages = data;
+    if (kind === 'goal' && data?.rounds !== undefined) {
+      this.notice(`The goal is ${data.reached ? '' : 'not '}reached after ${count(data.rounds, 'round')}.`);
     }
   }
 
@@ -336,8 +344,8 @@ export class Conversation {
   }
 
   compaction({ messages, message, summarised, error, tokens_before: before, tokens_after: after }) {
-    const count = messages === 1 ? '1 message' : `${messages} messages`;
-    const what = summarised ? `${count} became a summary` : `${count} left out${error ? `: ${error}` : ''}`;
+    const replaced = count(messages, 'message');
+    const what = summarised ? `${replaced} became a summary` : `${replaced} left out${error ? `: ${error}` : ''}`;
     const text = message.content.map((part) => part.text ?? '').join('\n');
     this.add(el('details', { class: 'compaction' },
       el('summary', {}, `${what} · about ${short(before)} → ${short(after)} tokens`), el('div', { class: 'thought' }, text)));
@@ -346,7 +354,7 @@ export class Conversation {
   reset() {
     const { run } = this;
     this.clear();
-    [this.run, this.todos] = [run, []];
+    [this.run, this.todos, this.stages] = [run, [], []];
     this.notice('The conversation was reset.');
   }
 

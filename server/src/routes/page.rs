@@ -18,7 +18,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
 /// A file of the page: its path, its media type, its text.
 type File = (&'static str, &'static str, &'static str);
 
-const FILES: [File; 21] = [
+const FILES: [File; 22] = [
     ("/", "text/html; charset=utf-8", include_str!("../../page/index.html")),
     ("/style.css", "text/css; charset=utf-8", include_str!("../../page/style.css")),
     ("/icon.svg", "image/svg+xml", include_str!("../../page/icon.svg")),
@@ -38,6 +38,7 @@ const FILES: [File; 21] = [
     ("/question.js", JAVASCRIPT, include_str!("../../page/question.js")),
     ("/settings.js", JAVASCRIPT, include_str!("../../page/settings.js")),
     ("/todos.js", JAVASCRIPT, include_str!("../../page/todos.js")),
+    ("/work.js", JAVASCRIPT, include_str!("../../page/work.js")),
     ("/tool.js", JAVASCRIPT, include_str!("../../page/tool.js")),
     ("/view.js", JAVASCRIPT, include_str!("../../page/view.js")),
 ];

@@ -91,6 +91,7 @@ async fn status_of(server: &Server, id: &str) -> Result<SessionStatus, ApiError>
                 steering: texts(state.steering_queue),
                 follow_up: texts(state.follow_up_queue),
             },
+            stages: state.stages,
             todos: TodoList::of(&state.messages),
         });
     }
@@ -103,8 +104,19 @@ async fn status_of(server: &Server, id: &str) -> Result<SessionStatus, ApiError>
         Queue { steering: texts(QueueKind::Steering), follow_up: texts(QueueKind::FollowUp) };
     let running = log.run().is_some() && shared.live.is_running(id).await?;
     let interrupted = log.run().is_some() && !running;
-    let todos = TodoList::of(&log.messages());
-    Ok(SessionStatus { session, setup, commands, running, interrupted, held, wakes, queue, todos })
+    let (stages, todos) = (log.stages().to_vec(), TodoList::of(&log.messages()));
+    Ok(SessionStatus {
+        session,
+        setup,
+        commands,
+        running,
+        interrupted,
+        held,
+        wakes,
+        queue,
+        stages,
+        todos,
+    })
 }
 
 async fn change(

@@ -39,6 +39,7 @@ mod rules;
 mod schedules;
 mod sessions;
 mod settings;
+mod stages;
 mod sub_agents;
 mod system_prompts;
 mod todos;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loopwright_core::Message;
 use loopwright_core::compaction::Compaction;
 use loopwright_core::event::{AbortRequest, Input, InputEvent, Prompt, Urgency};
-use loopwright_core::log::SessionInfo;
+use loopwright_core::log::{SessionInfo, Stage};
 use loopwright_core::message::{CallId, Content, InputId, MessageId, RunId, UserMessage};
 use loopwright_core::tool::TodoList;
 use loopwright_host::{Agents, SessionSettings};
@@ -109,6 +109,10 @@ pub(crate) struct SessionStatus {
     #[serde(flatten)]
     pub(crate) wakes: Wakes,
     pub(crate) queue: Queue,
+    /// The stages of the pattern's work on the last request, such as the nodes of a graph, in the
+    /// order in which they first began; empty if the pattern has none. The current one has no
+    /// `until`.
+    pub(crate) stages: Vec<Stage>,
     /// The model's todo list; empty if it keeps none.
     pub(crate) todos: TodoList,
 }
