@@ -3,7 +3,7 @@
 use loopwright_core::compaction::Compaction;
 use loopwright_core::event::{ExternalAction, RunOutcome, RunStatus};
 use loopwright_core::limits::{Limit, Resource};
-use loopwright_core::log::SessionInfo;
+use loopwright_core::log::{BranchCounts, SessionInfo, Stage};
 use loopwright_core::model::RetryNotice;
 use loopwright_core::tool::{TodoList, TodoStatus};
 use loopwright_patterns::GoalEnd;
@@ -86,6 +86,27 @@ pub(crate) fn compaction(done: &Compaction) -> String {
         "{messages} older message{s} {how}: about {tokens_before} tokens before, {tokens_after} \
          now."
     )
+}
+
+/// Returns the stage that a pattern is at, if it is at one.
+pub(crate) fn current(stages: &[Stage]) -> Option<&Stage> {
+    stages.iter().find(|stage| stage.until.is_none())
+}
+
+/// Describes a stage of a pattern's work by its name, and its branches with their states, as
+/// `read · 3 branches: 1 done, 1 running`.
+pub(crate) fn stage(stage: &Stage) -> String {
+    let Some(BranchCounts { of, done, failed, running, waiting, .. }) = stage.branches else {
+        return stage.name.to_string();
+    };
+    let states = [(done, "done"), (failed, "failed"), (running, "running"), (waiting, "waiting")];
+    let states = states.iter().filter(|(count, _)| *count > 0);
+    let states: Vec<String> = states.map(|(count, word)| format!("{count} {word}")).collect();
+    let branches = if of == 1 { "1 branch".into() } else { format!("{of} branches") };
+    if states.is_empty() || done == of {
+        return format!("{} · {branches}", stage.name);
+    }
+    format!("{} · {branches}: {}", stage.name, states.join(", "))
 }
 
 /// Returns a sentence about the end of the work toward a goal.

@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal};
+use std::sync::Arc;
 
 use loopwright_core::event::{Role, RunOutcome};
+use loopwright_core::log::Stage;
 use loopwright_core::message::{MessageKind, ResultStatus};
 use loopwright_core::model::Update;
 use loopwright_core::tool::TodoList;
@@ -27,6 +29,8 @@ pub(crate) struct Printer {
     printed: bool,
     /// `true` if the current message had text that streamed.
     has_text: bool,
+    /// The stage of the pattern's work, and the number of its visits.
+    stage: Option<(Arc<str>, u32)>,
 }
 
 /// The kind of text on the current line.
@@ -53,7 +57,8 @@ impl Printer {
             Verbosity::Verbose => true,
         };
         let cursor = Cursor::LineStart;
-        Printer { verbosity, streams, shows_thinking, cursor, printed: false, has_text: false }
+        let (printed, has_text, stage) = (false, false, None);
+        Printer { verbosity, streams, shows_thinking, cursor, printed, has_text, stage }
     }
 
     pub(super) fn verbosity(&self) -> Verbosity {
@@ -111,6 +116,9 @@ impl Printer {
                 if let Some(end) = GoalEnd::of(event) {
                     self.note_line(&format!("({})", wording::goal(&end)))?
                 }
+                if let Some(line) = Stage::all(event).and_then(|stages| self.begun(&stages)) {
+                    self.note_line(&line)?
+                }
             }
         }
         Ok(())
@@ -122,6 +130,15 @@ impl Printer {
             Verbosity::Verbose => self.note_line(&usage_line(outcome)),
             _ => Ok(()),
         }
+    }
+
+    /// Returns the line for the stage that has begun, if one has.
+    fn begun(&mut self, stages: &[Stage]) -> Option<String> {
+        let stage = wording::current(stages);
+        let visit = stage.map(|stage| (stage.name.clone(), stage.visits));
+        let is_new = self.stage != visit;
+        self.stage = visit;
+        stage.filter(|_| is_new).map(|stage| format!("● {}", wording::stage(stage)))
     }
 
     fn update(&mut self, update: &Update) -> io::Result<()> {
@@ -226,4 +243,30 @@ fn usage_line(outcome: &RunOutcome) -> String {
         line += &format!("; ${:.4}", outcome.cost);
     }
     line + ")"
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// C546: A line is printed when a stage begins, and not when only its branches change.
+    #[test]
+    fn a_stage_that_begins_is_one_line() {
+        let mut printer = Printer::new();
+        let mut lines = |data: serde_json::Value| {
+            let event = AgentEvent::Custom { kind: "stages".into(), data: data.into() };
+            Stage::all(&event).and_then(|stages| printer.begun(&stages))
+        };
+        let read = |done: u32, visits: u32| {
+            let branches = json!({ "of": 3, "done": done });
+            json!([{ "name": "read", "since": 1, "visits": visits, "branches": branches }])
+        };
+        assert_eq!(lines(read(0, 1)).unwrap(), "● read · 3 branches");
+        assert_eq!(lines(read(1, 1)), None);
+        assert_eq!(lines(read(1, 2)).unwrap(), "● read · 3 branches: 1 done");
+        assert_eq!(lines(json!([{ "name": "read", "since": 1, "until": 2 }])), None);
+        assert_eq!(lines(json!([{ "name": "read", "since": 3 }])).unwrap(), "● read");
+    }
 }

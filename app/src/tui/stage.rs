@@ -7,6 +7,7 @@ mod questions;
 mod recorded;
 mod screens;
 mod sizes;
+mod stages;
 mod states;
 mod sub_agents;
 mod todos;

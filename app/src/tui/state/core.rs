@@ -1,6 +1,7 @@
 //! [`State`]: everything that is shown, and the transitions shared by several inputs.
 
 use loopwright_core::event::{QueueKind, QueuedText};
+use loopwright_core::log::Stage;
 use loopwright_core::message::{InputId, RunId};
 
 use super::dialog::Dialog;
@@ -29,6 +30,8 @@ pub(crate) struct State {
     /// The run of the last event.
     pub(crate) last_run: Option<RunId>,
     pub(crate) queues: Queues,
+    /// The stages of the pattern's work.
+    pub(crate) stages: Vec<Stage>,
     /// `true` if results are open unless the user has closed them individually.
     pub(crate) open_results: bool,
     /// `true` if thoughts are open unless the user has closed them individually.

@@ -3,6 +3,7 @@
 use loopwright_core::AgentEvent;
 use loopwright_core::event::{Envelope, RunCause, RunOutcome};
 use loopwright_core::limits::Limit;
+use loopwright_core::log::Stage;
 use loopwright_core::message::MessageKind;
 use loopwright_core::model::Update;
 use loopwright_patterns::GoalEnd;
@@ -75,6 +76,9 @@ impl State {
             }
             AgentEvent::AgentEnd(outcome) => return self.run_ended(outcome),
             event => {
+                if let Some(stages) = Stage::all(event) {
+                    self.stages = stages;
+                }
                 if let Some(end) = GoalEnd::of(event) {
                     let tone = if end.reached { Tone::Quiet } else { Tone::Loud };
                     self.transcript.notice(tone, wording::goal(&end));

@@ -99,6 +99,7 @@ impl State {
         if state.is_running {
             self.start_working();
         }
+        self.stages = state.stages.clone();
         self.queues = Queues::new(&state.steering_queue, &state.follow_up_queue);
         if opened.is_attached {
             self.transcript.notice(

@@ -1,9 +1,10 @@
-//! The lines above the prompt: the current activity, the todo list and the queued messages.
+//! The lines above the prompt: the current activity, the stages of the pattern's work, the todo
+//! list and the queued messages.
 
 use loopwright_core::event::QueueKind;
 use ratatui::text::{Line, Span};
 
-use crate::tui::paint::{Theme, todos, wrap};
+use crate::tui::paint::{Theme, stages, todos, wrap};
 use crate::tui::state::{Activity, Run, State};
 use crate::wording::{retry, time, waiting};
 
@@ -12,6 +13,8 @@ const SPINNER_FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "�
 const HINTS: [&str; 2] = [" · Esc interrupts", " · Esc"];
 /// Maximum number of queued messages that are shown.
 const MAX_QUEUED_LINES: usize = 4;
+/// Maximum number of stages that are shown.
+const MAX_STAGE_LINES: usize = 3;
 /// Maximum number of items of the todo list that are shown.
 const MAX_TODO_LINES: usize = 6;
 
@@ -19,8 +22,12 @@ const MAX_TODO_LINES: usize = 6;
 pub(super) fn lines(state: &State, theme: &Theme, width: u16) -> Vec<Line<'static>> {
     let mut lines = vec![Line::default()];
     lines.extend(working(state, theme, width));
-    if let Some(list) = state.transcript.open_todos().filter(|_| !state.dialog.is_open()) {
-        for mut line in todos(list, MAX_TODO_LINES, width.saturating_sub(4).max(1), theme) {
+    if !state.dialog.is_open() {
+        let room = width.saturating_sub(4).max(1);
+        let stages = stages(&state.stages, MAX_STAGE_LINES, state.now, room, theme);
+        let list = state.transcript.open_todos();
+        let todos = list.map(|list| todos(list, MAX_TODO_LINES, room, theme));
+        for mut line in stages.into_iter().chain(todos.into_iter().flatten()) {
             line.spans.insert(0, Span::raw("  "));
             lines.push(line);
         }
