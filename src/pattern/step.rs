@@ -283,10 +283,11 @@ impl StepContext<'_> {
         self.session.journal.state.queue.iter().any(|w| w.kind != QueueKind::Request)
     }
 
-    /// Takes the [input](StepContext::take_input), delivers every message that is queued behind an
-    /// answer, and returns whether the conversation then ends with an answer: all of the user's
-    /// messages have one. For patterns that write the answer themselves. The messages stay queued
-    /// until there is an answer, so that the pattern does the same after a crash.
+    /// Takes the input as [`take_input`](StepContext::take_input) does, delivers every message that
+    /// is queued behind an answer, and returns whether the conversation then ends with an answer:
+    /// all of the user's messages have one. For patterns that write the answer themselves. The
+    /// messages stay queued until there is an answer, so that the pattern does the same after a
+    /// crash.
     ///
     /// # Errors
     ///

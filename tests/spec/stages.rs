@@ -109,7 +109,8 @@ async fn the_stages_say_where_a_pattern_is() {
     harness.check().await;
 }
 
-/// C541: A stage that begins again keeps its place, and a visit that has begun changes nothing. A value of another form is no list of stages.
+/// C541: A stage that begins again keeps its place, and a visit that has begun changes nothing. A
+/// value of another form is no list of stages.
 #[tokio::test(start_paused = true)]
 async fn a_stage_can_begin_again() {
     struct Rounds;
@@ -128,8 +129,6 @@ async fn a_stage_can_begin_again() {
     let mut harness = Harness::new(Rounds, [], |agent| agent).await;
     harness.handle.send(InputEvent::UserRequest("Go.".into())).await.unwrap();
     let begun = harness.until(|event| Stage::all(event).is_some()).await;
-    let stages_of =
-        |events: &[Arc<Envelope>]| events.iter().find_map(|e| Stage::all(&e.event)).unwrap();
     assert_eq!(shown(&begun), ["draft●"], "it is shown before its work ends");
     harness.run_end().await;
     let all = stages(&harness.handle).await;

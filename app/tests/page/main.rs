@@ -18,6 +18,7 @@ mod origins;
 mod previews;
 mod questions;
 mod settings;
+mod stages;
 mod stored_sessions;
 mod sub_agents;
 mod tabs;
