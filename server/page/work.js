@@ -45,6 +45,6 @@ export function showWork({ stages = [], todos, running }, status) {
   const at = stages.find(({ until }) => until === undefined);
   panel.hidden = !at;
   if (!at || shown === (shown = JSON.stringify([stages, status, running]))) return;
-  const summary = `At ${visible(at.name)} · ${WORDS[status]} since ${day(at.since)}${time(at.since)}`;
+  const summary = `At ${visible(at.name)} since ${day(at.since)}${time(at.since)} · ${WORDS[status]}`;
   panel.replaceChildren(el('summary', {}, summary), el('ul', { class: 'todos' }, ...stages.map((stage) => drawStage(stage, status, running))));
 }

@@ -69,7 +69,7 @@ const NOTICES: &str = "(async () => {
         ends({ id, role: 'detached', speaker, parts: text(words), stop: 'stop' });
     ends({ id: 1, role: 'user', content: text('Should we move?') });
     says(2, 'pro', 'Yes: the rent is **lower**, and the garden is larger.');
-    says(3, 'contra', 'No. Two reasons:\n\n1. The way to school.\n2. The noise.');
+    says(3, 'contra', 'No. Two reasons:\\n\\n1. The way to school.\\n2. The noise.');
     says(4, 'a judge with a long name, who listens to both of them', 'Pro has won.');
     ends({ id: 5, role: 'assistant', parts: text('You should move.'), stop: 'stop' });
     const goal = (reached, rounds) =>
@@ -117,7 +117,7 @@ fn the_page_shows_where_a_graph_is() {
     let log = start.block_on(log());
     let fixture = Fixture::after(&traveller(), 1);
     let tab = fixture.before();
-    tab.until_text("#stages summary", "At book · waits for you since ");
+    tab.until_text("#stages summary", "At book since ");
     tab.until_text("#stages", "3 branches: 1 done, 2 wait for you");
     assert_eq!(tab.count("#stages li[data-status=completed]"), 1);
     fixture.kill();
@@ -132,7 +132,7 @@ fn the_page_shows_where_a_graph_is() {
     pictures(&tab, "stages");
     drop(other);
     tab.reload();
-    tab.until_text("#stages summary", "At book · interrupted since ");
+    tab.until_text("#stages summary", " · interrupted");
     tab.until_text("#stages", "3 branches: 1 done, 1 waits for you");
     assert_eq!(tab.console_errors(), Vec::<String>::new());
 }
