@@ -54,7 +54,7 @@ async fn the_stages_are_part_of_the_status_of_a_session() {
         let last = frames.iter().rfind(|frame| is_stages(&frame.data)).unwrap();
         assert_eq!(last.data["data"], status["stages"]);
     }
-    let action = api.get(&path).await["session"]["pending"][0]["action"].clone();
+    let action = api.get(&format!("{path}/actions")).await["actions"][0].clone();
     let decide = format!("{path}/actions/{}", action["call"].as_str().unwrap());
     let (status, answer) =
         api.post(&decide, json!({ "digest": action["digest"], "decision": "approve" })).await;
