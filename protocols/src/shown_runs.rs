@@ -126,6 +126,14 @@ impl ShownRuns {
     }
 }
 
+/// Returns the input if a request has started the run.
+pub(crate) fn request_of(cause: &RunCause) -> Option<InputId> {
+    match cause {
+        RunCause::UserRequest(id) => Some(id.clone()),
+        _ => None,
+    }
+}
+
 /// Returns what the response to these inputs waits for.
 pub(crate) fn awaited(inputs: &[Input]) -> Vec<Awaited> {
     let (mut awaited, mut request) = (Vec::new(), None);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use loopwright_core::event::{AgentEvent, Envelope, Role, RunCause, RunOutcome, RunStatus};
 use loopwright_core::message::{
-    AssistantMessage, CallId, Content, ContentPart, Message, MessageId, ResultStatus, RunId,
-    ToolCall, ToolResult, Usage,
+    AssistantMessage, CallId, Content, ContentPart, DetachedMessage, Message, MessageId,
+    ResultStatus, RunId, ToolCall, ToolResult, Usage,
 };
 use loopwright_core::model::Update;
 use serde_json::{Value, json};
@@ -74,6 +74,16 @@ impl Run {
 
     fn ended(self, id: MessageId, reply: AssistantMessage) -> Self {
         self.event(AgentEvent::MessageEnd { message: Arc::new(Message::new(id, reply)) })
+    }
+
+    /// Adds a streaming detached reply that is shown.
+    pub(crate) fn shown(self, speaker: &str, text: &str) -> Self {
+        let message_id = self.id();
+        let shown = DetachedMessage::new(speaker, AssistantMessage::from(text.to_owned()));
+        let update = Update::Text { block: 0, delta: text.into() };
+        let message = Arc::new(Message::new(message_id, shown));
+        self.event(AgentEvent::DetachedUpdate { message_id, speaker: speaker.into(), update })
+            .event(AgentEvent::MessageEnd { message })
     }
 
     /// Adds a call with its result.

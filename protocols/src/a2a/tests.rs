@@ -147,6 +147,7 @@ fn a_run_is_a_stream_of_updates() {
     let run = Run::new()
         .reply(&["I ", "count."])
         .call("c", "count", "nine", true)
+        .shown("critic", "Ten.") // left out
         .reply(&["Nine."])
         .end();
     let results = encode(&run);

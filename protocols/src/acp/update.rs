@@ -96,13 +96,18 @@ impl SessionUpdates {
     }
 
     /// Returns the updates for an event that was just emitted. Messages of the user are left out,
-    /// because the client shows its prompts itself.
+    /// because the client shows its prompts itself. A detached reply that is shown is a thought
+    /// after the name of its speaker, once it is complete.
     pub fn fold(&mut self, event: &AgentEvent) -> Vec<Value> {
         let update = match event {
             AgentEvent::MessageStart { message_id, .. } => self.restart(*message_id),
             AgentEvent::MessageUpdate { message_id, update } => self.delta(*message_id, update),
             AgentEvent::MessageEnd { message } => match &message.body {
                 MessageKind::Assistant(reply) => return self.reply(message.id, reply),
+                MessageKind::Detached(shown) => {
+                    let text = format!("{}: {}\n\n", shown.speaker, shown.reply.text());
+                    part(THOUGHT, message.id, &text)
+                }
                 _ => None,
             },
             AgentEvent::ToolExecutionStart { call, name, arguments } => {
@@ -430,6 +435,17 @@ mod tests {
             last = sent(&mut updates, &event)[0]["content"][0]["content"]["text"].take();
         }
         assert_eq!(last.as_str().unwrap().len(), SHOWN_OUTPUT_BYTES);
+    }
+
+    /// C561: A detached reply that is shown is a thought after the name of its speaker.
+    #[test]
+    fn a_shown_reply_is_a_thought_of_its_speaker() {
+        let run = crate::testing::Run::new().shown("critic", "No.");
+        let mut updates = SessionUpdates::new("/w");
+        let sent: Vec<_> = run.0.iter().flat_map(|event| updates.fold(&event.event)).collect();
+        assert_eq!(sent.len(), 1, "{sent:?}");
+        assert_eq!(sent[0]["sessionUpdate"], "agent_thought_chunk");
+        assert_eq!(sent[0]["content"]["text"], "critic: No.\n\n");
     }
 
     #[test]

@@ -9,18 +9,19 @@ use loopwright_core::tool::{TodoList, ToolUpdate};
 use serde_json::{Value, json};
 
 use super::event::{Event, Events, PROTOCOL_VERSION, content, token_usage};
-use super::history::{messages, request_of};
+use super::history::messages;
 use super::interrupt::interrupt;
 use super::speaker::Speaker;
 use crate::encode::{Encode, Progress};
 use crate::failure::RunFailure;
-use crate::shown_runs::{ShownRuns, Visibility, is_of_sub_agent};
+use crate::shown_runs::{ShownRuns, Visibility, is_of_sub_agent, request_of};
 
 /// An encoder of the events of a session, and of its sub-agents, as events of a run.
 ///
 /// A custom event of the kind `state` is sent as `STATE_SNAPSHOT` with its data. Other custom
-/// events are sent as `CUSTOM`. The model's todo list is an activity of the type `PLAN`. The
-/// arguments of a call are sent once the reply is complete.
+/// events are sent as `CUSTOM`. The model's todo list is an activity of the type `PLAN`. Detached
+/// replies that are shown are messages with the name of their speaker. They, and the arguments of a
+/// call, are sent once the reply is complete.
 #[derive(Default)]
 pub struct Encoder {
     thread: Arc<str>,
@@ -91,8 +92,12 @@ impl Encoder {
                     let request = self.request.take();
                     if request.is_none() || self.shows_request {
                         let id = request.unwrap_or_else(|| message.id.to_string().into());
-                        speaker.user_message(&id, &user.text(), to);
+                        speaker.message(&id, ("role", "user"), &user.text(), to);
                     }
+                }
+                MessageKind::Detached(shown) => {
+                    let (id, author) = (speaker.message_id(message.id), ("name", &*shown.speaker));
+                    speaker.message(&id, author, &shown.reply.text(), to);
                 }
                 _ => {}
             },
@@ -113,10 +118,6 @@ impl Encoder {
                     "content": parts.unwrap_or_else(|| json!("")), "metadata": { "status": status },
                 });
                 speaker.push(ended, to);
-                if let Some(list) = TodoList::written(result) {
-                    let id = speaker.call_id("todos");
-                    speaker.push(activity(&id, "PLAN", json!({ "todos": list })), to);
-                }
             }
             AgentEvent::Custom { kind, data } if **kind == *"state" => {
                 speaker.push(json!({ "type": "STATE_SNAPSHOT", "snapshot": data }), to);
@@ -126,6 +127,8 @@ impl Encoder {
             AgentEvent::Compaction(done) => speaker.push(custom("compaction", json!(done)), to),
             _ => {}
         }
+        let plan = plan(&speaker.call_id("todos"), &envelope.event);
+        plan.into_iter().for_each(|plan| speaker.push(plan, to));
         false
     }
 
@@ -183,6 +186,7 @@ impl Encode for Encoder {
         let first = to.len();
         let shown = self.runs.take(envelope);
         match (shown, &envelope.event) {
+            (_, AgentEvent::Reset) => {}
             (Visibility::No, _) => return Progress::Continue,
             (Visibility::Withdrawn, _) => return Progress::Finish,
             _ if is_of_sub_agent(envelope) => self.sub_agent(envelope, to),
@@ -199,7 +203,8 @@ impl Encode for Encoder {
 
     fn restate(&mut self, events: &[Envelope], to: &mut Events) {
         let messages = json!({ "type": "MESSAGES_SNAPSHOT", "messages": messages(events) });
-        self.agent.push(messages, to);
+        let plan = events.iter().rev().find_map(|envelope| plan("todos", &envelope.event));
+        [messages].into_iter().chain(plan).for_each(|event| self.agent.push(event, to));
     }
 
     fn finish(&mut self, pending: &[ExternalAction], to: &mut Events) {
@@ -250,6 +255,16 @@ fn custom(name: &str, value: Value) -> Value {
 /// Returns a message beside the conversation, which replaces an earlier one with the same id.
 fn activity(id: &str, of: &str, content: Value) -> Value {
     json!({ "type": "ACTIVITY_SNAPSHOT", "messageId": id, "activityType": of, "content": content })
+}
+
+/// Returns the activity that shows the todo list, if the event changes it.
+fn plan(id: &str, event: &AgentEvent) -> Option<Value> {
+    let list = match event {
+        AgentEvent::ToolExecutionEnd { result, .. } => TodoList::written(result)?,
+        AgentEvent::Reset => TodoList::default(),
+        _ => return None,
+    };
+    Some(activity(id, "PLAN", json!({ "todos": list })))
 }
 
 fn tool_update(call: &str, update: &ToolUpdate) -> Value {

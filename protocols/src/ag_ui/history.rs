@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use loopwright_core::event::{AgentEvent, Envelope, RunCause};
-use loopwright_core::message::{AssistantMessage, ContentPart, InputId, Message, MessageKind};
+use loopwright_core::event::{AgentEvent, Envelope};
+use loopwright_core::message::{AssistantMessage, InputId, Message, MessageKind, ToolCall};
 use serde_json::{Value, json};
 
 use super::event::content;
+use crate::shown_runs::request_of;
 
 /// Returns the messages of a session, from its numbered events. A request of the user has the id of
 /// its input, which is the id of the client's message.
@@ -26,14 +27,6 @@ pub(super) fn messages(events: &[Envelope]) -> Vec<Value> {
     messages
 }
 
-/// Returns the input if a request has started the run.
-pub(super) fn request_of(cause: &RunCause) -> Option<InputId> {
-    match cause {
-        RunCause::UserRequest(id) => Some(id.clone()),
-        _ => None,
-    }
-}
-
 fn converted(message: &Arc<Message>, request: &mut Option<InputId>) -> Option<Value> {
     let id = message.id.to_string();
     match &message.body {
@@ -46,20 +39,20 @@ fn converted(message: &Arc<Message>, request: &mut Option<InputId>) -> Option<Va
             "id": id, "role": "tool", "toolCallId": result.call,
             "content": content(&result.content), "metadata": { "status": result.status },
         })),
+        MessageKind::Detached(shown) => Some(json!({
+            "id": id, "role": "assistant", "name": shown.speaker, "content": shown.reply.text(),
+        })),
         _ => None,
     }
 }
 
 fn assistant(id: String, reply: &AssistantMessage) -> Value {
     let mut message = json!({ "id": id, "role": "assistant", "content": reply.text() });
-    let call = |part: &ContentPart| match part {
-        ContentPart::ToolCall(call) => Some(json!({
-            "id": call.id, "type": "function",
-            "function": { "name": call.name, "arguments": call.arguments },
-        })),
-        _ => None,
+    let call = |call: &ToolCall| {
+        let function = json!({ "name": call.name, "arguments": call.arguments });
+        json!({ "id": call.id, "type": "function", "function": function })
     };
-    let calls: Vec<Value> = reply.parts.iter().filter_map(call).collect();
+    let calls: Vec<Value> = reply.calls().map(call).collect();
     if !calls.is_empty() {
         message["toolCalls"] = calls.into();
     }

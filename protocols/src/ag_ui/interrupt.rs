@@ -36,13 +36,11 @@ fn schema(action: &ExternalAction) -> Value {
         (_, Some(question)) => answer_schema(&question),
         (Some(_), None) => json!({}),
         (None, None) => json!({
-            "type": "object",
+            "type": "object", "required": ["approved"],
             "properties": {
-                "approved": { "type": "boolean" },
+                "approved": { "type": "boolean" }, "reason": { "type": "string" },
                 "editedArgs": { "type": "object" },
-                "reason": { "type": "string" },
             },
-            "required": ["approved"],
         }),
     }
 }
@@ -52,26 +50,19 @@ pub(super) fn decision(entry: &Node<'_>, run: &str) -> Result<Input, DecodeError
     let interrupt = entry.field("interruptId")?;
     let id = interrupt.text()?;
     let rest = |kind| id.strip_prefix(kind).and_then(|rest: &str| rest.split_once(':'));
-    let (is_approval, (digest, call)) = match (rest(APPROVAL), rest(INPUT)) {
-        (Some(rest), _) => (true, rest),
-        (None, Some(rest)) => (false, rest),
-        (None, None) => {
-            let why = "This is not the id of an interrupt of a run: send the `id` that it has.";
-            return Err(interrupt.error(why));
-        }
+    let Some((digest, call)) = rest(APPROVAL).or_else(|| rest(INPUT)) else {
+        let why = "This is not the id of an interrupt of a run: send the `id` that it has.";
+        return Err(interrupt.error(why));
     };
+    let payload = entry.get("payload").map(|payload| payload.value().clone());
     let decision = match entry.field("status")?.text()? {
         "cancelled" => Decision::Deny("The user has cancelled it.".into()),
-        "resolved" if is_approval => approval(&entry.field("payload")?)?,
-        "resolved" => Decision::Provide(Provided::Input(payload(entry))),
+        "resolved" if id.starts_with(APPROVAL) => approval(&entry.field("payload")?)?,
+        "resolved" => Decision::Provide(Provided::Input(payload.unwrap_or_default())),
         _ => return Err(entry.field("status")?.error("It must be `resolved` or `cancelled`.")),
     };
     let result = ActionResult::new(call, digest, decision);
     Ok(InputEvent::ExternalActionResult(result).with_id(format!("{run}:{id}")))
-}
-
-fn payload(entry: &Node<'_>) -> Value {
-    entry.get("payload").map(|payload| payload.value().clone()).unwrap_or_default()
 }
 
 fn approval(payload: &Node<'_>) -> Result<Decision, DecodeError> {

@@ -42,8 +42,7 @@ impl RunRequest {
         let mut inputs = Vec::new();
         if let Some(resume) = body.get("resume") {
             for entry in resume.elements()? {
-                let decision = interrupt::decision(&entry, run)?;
-                inputs.push(decision);
+                inputs.push(interrupt::decision(&entry, run)?);
             }
         }
         let messages = body.field("messages")?.elements()?;

@@ -66,9 +66,10 @@ impl Speaker {
         }
     }
 
-    /// Appends a message of the user.
-    pub(super) fn user_message(&self, id: &str, text: &str, to: &mut Events) {
-        self.push_for("TEXT_MESSAGE_START", id, ("role", "user"), to);
+    /// Appends a whole message, whose author is the value of `role` or `name`. Without a role it is
+    /// an assistant's.
+    pub(super) fn message(&self, id: &str, author: (&str, &str), text: &str, to: &mut Events) {
+        self.push_for("TEXT_MESSAGE_START", id, author, to);
         self.push_for("TEXT_MESSAGE_CONTENT", id, ("delta", text), to);
         self.push(json!({ "type": "TEXT_MESSAGE_END", "messageId": id }), to);
     }

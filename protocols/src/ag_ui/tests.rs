@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use loopwright_core::event::{AgentEvent, Decision, InputEvent, Provided};
+use loopwright_core::event::{AgentEvent, Decision, Envelope, InputEvent, Provided};
 use loopwright_core::message::{CallId, Message, MessageId, ResultStatus, RunId, ToolResult};
 use serde_json::{Value, json};
 
@@ -96,7 +96,7 @@ fn sub_agents_have_their_own_messages_and_calls() {
     assert_eq!(last["outcome"], json!({ "type": "success" }));
 }
 
-/// C521: A todo list is an activity, which the next list replaces.
+/// C521: A todo list is an activity, which the next list and a reset replace, and a snapshot has.
 #[test]
 fn a_todo_list_is_an_activity() {
     let todos = json!([{ "content": "Fix", "status": "in_progress" }]);
@@ -107,13 +107,54 @@ fn a_todo_list_is_an_activity() {
     let status = ResultStatus::Ok;
     let ended = AgentEvent::ToolExecutionEnd { call, name, status, is_error: false, result };
     let run = Run::new().event(ended.clone()).event(ended).end();
+    let activities = |sent: &[Value]| -> Vec<Value> {
+        sent.iter().filter(|event| event["type"] == "ACTIVITY_SNAPSHOT").cloned().collect()
+    };
     let (sent, _) = encoded(&mut encoder([Awaited::Request("i".into())]), &run.0);
-    let activities: Vec<_> =
-        sent.iter().filter(|event| event["type"] == "ACTIVITY_SNAPSHOT").collect();
-    assert_eq!((activities.len(), &activities[0]["messageId"]), (2, &json!("todos")));
-    assert_eq!(activities[0], activities[1]);
-    assert_eq!(activities[0]["activityType"], "PLAN");
-    assert_eq!(activities[0]["content"], json!({ "todos": todos }));
+    let plan = |list: &Value| {
+        json!({ "type": "ACTIVITY_SNAPSHOT", "messageId": "todos", "activityType": "PLAN",
+            "content": { "todos": list } })
+    };
+    let with_time = |mut plan: Value| {
+        plan["timestamp"] = 7.into();
+        plan
+    };
+    let written = with_time(plan(&todos));
+    assert_eq!(activities(&sent), [written.clone(), written]);
+    let restated = |events: &[Envelope]| {
+        let mut to = std::collections::VecDeque::new();
+        encoder([]).restate(events, &mut to);
+        let sent: Vec<_> = to.iter().map(|event| serde_json::to_value(event).unwrap()).collect();
+        assert_eq!(sent[0]["type"], "MESSAGES_SNAPSHOT");
+        activities(&sent)
+    };
+    assert_eq!(restated(&run.0), [plan(&todos)]);
+    assert!(restated(&run.0[..1]).is_empty());
+
+    let reset = run.event(AgentEvent::Reset);
+    assert_eq!(restated(&reset.0), [plan(&json!([]))]);
+    // A request that waits sees the reset before it is withdrawn.
+    let removed = vec!["w".into()];
+    let withdrawn = reset.event(AgentEvent::QueueUpdate { added: None, removed });
+    let (sent, _) = encoded(&mut encoder([Awaited::Request("w".into())]), &withdrawn.0);
+    assert_eq!(activities(&sent), [with_time(plan(&json!([])))]);
+    assert_eq!(sent.last().unwrap()["outcome"], json!({ "type": "cancelled" }));
+}
+
+/// C561: A detached reply that is shown is a message with the name of its speaker.
+#[test]
+fn a_shown_reply_is_a_message_with_a_name() {
+    let run = Run::new().shown("critic", "No.").reply(&["Yes."]).end();
+    let (sent, _) = encoded(&mut encoder([Awaited::Request("i".into())]), &run.0);
+    check_pairs(&sent);
+    let id = &sent[0]["messageId"];
+    let start = json!({
+        "type": "TEXT_MESSAGE_START", "messageId": id, "name": "critic", "timestamp": 7,
+    });
+    assert_eq!((&sent[0], &sent[1]["delta"]), (&start, &json!("No.")));
+    let messages = super::history::messages(&run.0);
+    let shown = json!({ "id": id, "role": "assistant", "name": "critic", "content": "No." });
+    assert_eq!((messages.len(), &messages[0]), (2, &shown));
 }
 
 /// C364: Each way for a run to end has its event of the protocol.
@@ -229,5 +270,6 @@ fn nothing_is_shown_of_other_runs() {
     assert!(has_ended);
     assert!(!types(&sent).contains(&"SUBAGENT_STARTED"));
     let (sent, has_ended) = encoded(&mut encoder([Awaited::Request("other".into())]), &events());
-    assert!(sent.is_empty() && !has_ended);
+    // The reset concerns all clients.
+    assert!(types(&sent) == ["ACTIVITY_SNAPSHOT"] && !has_ended);
 }

@@ -10,7 +10,7 @@ use loopwright_core::tool::ToolUpdate;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::part::{approval_id, input, output, tool_metadata};
+use super::part::{approval_id, detached, input, output, tool_metadata};
 use crate::encode::{Encode, Progress};
 use crate::failure::RunFailure;
 use crate::reply::{Fragment, PartKind, ReplyFold};
@@ -23,9 +23,10 @@ pub struct Chunk(Value);
 
 /// An encoder of the events of a session as the chunks of a reply.
 ///
-/// A custom event of kind `K` is sent as the data part `data-K`. The work of sub-agents is shown as
-/// the call that they work for, with the actions that need decisions. The input of a call is sent
-/// once the model's reply is complete.
+/// A custom event of kind `K` is sent as the data part `data-K`, and a detached reply that is shown
+/// as the data part `data-detached`, once it is complete. The work of sub-agents is shown as the
+/// call that they work for, with the actions that need decisions. The input of a call is sent once
+/// the model's reply is complete.
 #[derive(Default)]
 pub struct Encoder {
     runs: ShownRuns,
@@ -119,6 +120,7 @@ impl Encoder {
                 let id = message.id.to_string();
                 push(to, json!({ "type": "steering-message", "id": id, "parts": text }));
             }
+            MessageKind::Detached(shown) => push(to, detached(message.id, shown)),
             _ => {}
         }
     }

@@ -8,7 +8,8 @@ use loopwright_core::message::{
 };
 use serde_json::{Value, json};
 
-use super::part::{approval_id, input, output, tool_metadata};
+use super::part::{approval_id, detached, input, output, tool_metadata};
+use crate::shown_runs::request_of;
 
 /// Returns the messages of a chat, from the numbered events of its session. A page passes them to
 /// `useChat` as `messages` when it is loaded.
@@ -35,10 +36,7 @@ impl History {
             AgentEvent::AgentStart { cause: RunCause::ActionResult(_), .. } => {}
             AgentEvent::AgentStart { cause, .. } => {
                 (self.reply, self.reply_at) = (envelope.run_id.to_string(), None);
-                self.request = match cause {
-                    RunCause::UserRequest(id) => Some(id.clone()),
-                    _ => None,
-                };
+                self.request = request_of(cause);
             }
             AgentEvent::MessageEnd { message } => self.message(message),
             AgentEvent::ExternalAction(action) => self.action(action),
@@ -72,6 +70,9 @@ impl History {
                         self.reply_at = at.map(|at| at + 1);
                     }
                 }
+            }
+            MessageKind::Detached(shown) => {
+                self.push(detached(message.id, shown));
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! The parts of messages that stand for calls.
 
 use loopwright_core::event::ExternalAction;
-use loopwright_core::message::{Content, ToolCall, ToolResult};
+use loopwright_core::message::{Content, DetachedMessage, MessageId, ToolCall, ToolResult};
 use serde_json::{Value, json};
 
 use crate::question::answer_schema;
@@ -21,6 +21,12 @@ pub(super) fn output(result: &ToolResult) -> Value {
         true => json!(result.text()),
         false => json!(result.content),
     }
+}
+
+/// Returns the data part of a detached reply that is shown.
+pub(super) fn detached(id: MessageId, shown: &DetachedMessage) -> Value {
+    let data = json!({ "speaker": shown.speaker, "text": shown.reply.text() });
+    json!({ "type": "data-detached", "id": id, "data": data })
 }
 
 /// Returns the id of an approval: the digest of the action, and the call.

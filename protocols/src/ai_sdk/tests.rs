@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{ChatRequest, Encoder, ui_messages};
 use crate::recorded::{encoded, events, types};
+use crate::testing::Run;
 use crate::{Awaited, DecodeError, ShownRuns};
 
 fn decode(body: Value) -> Result<ChatRequest, DecodeError> {
@@ -45,6 +46,18 @@ fn parts_start_and_end_in_order() {
         (&json!(false), &json!("d3"))
     );
     assert_eq!(sent.last().unwrap()["finishReason"], "stop");
+}
+
+/// C561: A detached reply that is shown is a data part, also of a chat that is loaded.
+#[test]
+fn a_shown_reply_is_a_data_part() {
+    let run = Run::new().shown("critic", "No.").reply(&["Yes."]).end();
+    let (sent, _) = encoded(&mut encoder(Awaited::Request("i".into())), &run.0);
+    let part = &sent[1];
+    assert_eq!(part["type"], "data-detached");
+    assert_eq!(part["data"], json!({ "speaker": "critic", "text": "No." }));
+    assert!(sent.iter().all(|chunk| chunk["delta"] != "No."));
+    assert_eq!(ui_messages(&run.0)[0]["parts"][0], *part);
 }
 
 /// C366: A reply that continues the client's message has no id, and repeats no call.
