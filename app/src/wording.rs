@@ -6,7 +6,7 @@ use loopwright_core::limits::{Limit, Resource};
 use loopwright_core::log::{BranchCounts, SessionInfo, Stage};
 use loopwright_core::model::RetryNotice;
 use loopwright_core::tool::{TodoList, TodoStatus};
-use loopwright_patterns::GoalEnd;
+use loopwright_patterns::{GoalEnd, GoalProgress};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -117,6 +117,13 @@ pub(crate) fn goal(end: &GoalEnd) -> String {
     };
     let not = if end.reached { "" } else { " not" };
     format!("The goal is{not} reached after {rounds}.")
+}
+
+/// Describes a round that did not reach the goal, on one line.
+pub(crate) fn goal_progress(progress: &GoalProgress) -> String {
+    let GoalProgress { round, rounds, why, .. } = progress;
+    let why = if why.is_empty() { "the goal is not reached." } else { why };
+    format!("Round {round} of {rounds}: {why}")
 }
 
 /// Describes the todo list in the arguments of a call by what is done and the work in progress.

@@ -15,7 +15,7 @@ use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 use check::{Check, Verdict};
 use progress::{Progress, is_new};
 
-pub use progress::GoalEnd;
+pub use progress::{GoalEnd, GoalProgress};
 
 const OVER: &str = "[The goal is not reached, and no more work is possible. Say what is done, what \
     is missing, and what you would try next.]";
@@ -35,7 +35,10 @@ const OVER: &str = "[The goal is not reached, and no more work is possible. Say 
 /// other pattern back. Messages that the user sends during a check are answered first, and the new
 /// answer is checked. A message after the last answer begins another round.
 ///
-/// Each end of the work emits an event that says whether the goal is reached: [`GoalEnd`].
+/// Each round that does not reach the goal emits an event that says why, on one line:
+/// [`GoalProgress`]. The last ten such notes are repeated in each message that sends the other
+/// pattern back, so a compaction does not lose them. Each end of the work emits an event that says
+/// whether the goal is reached: [`GoalEnd`].
 ///
 /// From: the "ralph" loop of coding agents, 2025; "evaluator-optimizer" in Anthropic's *Building
 /// effective agents*, 2024.
@@ -96,14 +99,16 @@ impl<P: BehaviorPattern> BehaviorPattern for Goal<P> {
                 let reached = match checked {
                     Ok(_) if step.has_messages() => continue, // the other pattern answers them
                     Ok(Verdict { reached: true, .. }) => true,
-                    Ok(Verdict { why, .. }) if round + 1 < self.rounds => {
-                        progress::next_round(step, &self.key, round + 1)?;
-                        let text = format!("The goal is not reached yet. Go on.\n\n{why}");
-                        step.remember(UserMessage::from(text)).await?;
-                        continue;
+                    Ok(Verdict { why, .. }) => {
+                        let text = progress::note(step, &self.key, self.rounds, &why).await?;
+                        if round + 1 < self.rounds {
+                            step.remember(UserMessage::from(text)).await?;
+                            continue;
+                        }
+                        false
                     }
                     Err(StepError::Limit(at)) if progress::is_over(at.limit) => false,
-                    checked => checked?.reached,
+                    Err(error) => return Err(error),
                 };
                 progress::end(step, &self.key, round + 1, reached)?;
             }

@@ -68,7 +68,7 @@ pub use ensemble::Ensemble;
 pub use extract::Extract;
 pub use first_call::FirstCall;
 pub use generic::GenericPattern;
-pub use goal::{Goal, GoalEnd};
+pub use goal::{Goal, GoalEnd, GoalProgress};
 pub use graph::{Branch, Branches, Graph, Next};
 pub use handoff::Handoff;
 pub use orchestrate::Orchestrate;

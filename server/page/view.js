@@ -336,6 +336,8 @@ export class Conversation {
     if (kind === 'goal' && data?.rounds !== undefined) {
       this.notice(`The goal is ${data.reached ? '' : 'not '}reached after ${count(data.rounds, 'round')}.`);
     }
+    if (kind === 'goal_progress' && data) this.notice(`Round ${data.round} of ${data.rounds}: ${data.why || 'the goal is not reached.'}`);
+    if (kind === 'goal' && data) this.notice(`The goal is ${data.reached ? '' : 'not '}reached after ${data.rounds} ${data.rounds === 1 ? 'round' : 'rounds'}.`);
   }
 
   queue_update({ added, removed = [] }) {

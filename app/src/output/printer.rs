@@ -10,7 +10,7 @@ use loopwright_core::message::{MessageKind, ResultStatus};
 use loopwright_core::model::Update;
 use loopwright_core::tool::TodoList;
 use loopwright_core::{AgentEvent, Environment as _, Message, SystemEnvironment};
-use loopwright_patterns::GoalEnd;
+use loopwright_patterns::{GoalEnd, GoalProgress};
 
 use super::format::shortened;
 use super::sanitize::sanitized;
@@ -115,6 +115,8 @@ impl Printer {
             event => {
                 if let Some(end) = GoalEnd::of(event) {
                     self.note_line(&format!("({})", wording::goal(&end)))?
+                } else if let Some(progress) = GoalProgress::of(event) {
+                    self.note_line(&format!("({})", wording::goal_progress(&progress)))?
                 }
                 if let Some(line) = Stage::all(event).and_then(|stages| self.begun(&stages)) {
                     self.note_line(&line)?

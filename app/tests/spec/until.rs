@@ -25,6 +25,7 @@ fn run_works_until_a_command_succeeds() {
     let exit = run.end();
     assert_eq!((exit.code, &*exit.out), (0, "It is done.\nNow it is.\n"), "{exit:?}");
     assert!(exit.err.contains("→ execute_command"), "{exit:?}");
+    assert!(exit.err.contains("(Round 1 of 10: Exit code 1."), "{exit:?}");
     assert!(exit.err.contains("(The goal is reached after 2 rounds.)"), "{exit:?}");
 
     let run = BIN.start(&folder, &[&args[..], &["--until", "false"]].concat());

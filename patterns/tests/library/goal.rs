@@ -4,16 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use loopwright_core::compaction::{
+    CompactionContext, CompactionPlan, CompactionPolicy, Replacement,
+};
 use loopwright_core::event::{Decision, RunStatus};
 use loopwright_core::limits::Budget;
 use loopwright_core::log::{LogEntry, check_log};
+use loopwright_core::message::MessageKind;
 use loopwright_core::model::{ChatRequest, ToolChoice};
 use loopwright_core::session::{Call, Profile};
 use loopwright_core::testing::{Harness, Script, ScriptedModel, TestTool};
 use loopwright_core::tool::{Approval, ToolOutput};
-use loopwright_core::{AgentEvent, BehaviorPattern, GenericAgent, ToolError, tool_fn};
+use loopwright_core::{AgentEvent, BehaviorPattern, GenericAgent, Message, ToolError, tool_fn};
 use loopwright_patterns::{
-    Clarify, GenericPattern, Goal, GoalEnd, PiPattern, PlanExecute, ReAct, Reflect, SelfConsistency,
+    Clarify, GenericPattern, Goal, GoalEnd, GoalProgress, PiPattern, PlanExecute, ReAct, Reflect,
+    SelfConsistency,
 };
 use serde_json::json;
 
@@ -64,7 +69,10 @@ async fn a_command_says_when_the_goal_is_reached() {
     assert_eq!(runs.load(Ordering::Relaxed), 3);
     let transcript = harness.transcript().await;
     let sent_back = "U:The goal is not reached yet. Go on.\n\ncargo test: exit code 1";
-    assert_eq!(transcript.iter().filter(|line| **line == sent_back).count(), 2, "{transcript:?}");
+    let again = format!("{sent_back}\n\nEarlier rounds:\n1. cargo test: exit code 1");
+    let is_sent_back = |line: &&String| line.starts_with(sent_back);
+    let messages: Vec<&String> = transcript.iter().filter(is_sent_back).collect();
+    assert_eq!(messages, [sent_back, &again]);
     assert_eq!(ends(&harness.memory.entries()), [(true, 3)]);
     harness.check().await;
 }
@@ -79,6 +87,71 @@ fn ends(log: &[LogEntry]) -> Vec<(bool, u32)> {
         _ => None,
     };
     log.iter().filter_map(end).collect()
+}
+
+/// Returns the events after rounds that did not reach the goal.
+fn notes(log: &[LogEntry]) -> Vec<(u32, u32, String)> {
+    let note = |entry: &LogEntry| match entry {
+        LogEntry::Emitted { kind, data } => {
+            let event = AgentEvent::Custom { kind: kind.clone(), data: data.clone() };
+            GoalProgress::of(&event).map(|note| (note.round, note.rounds, note.why))
+        }
+        _ => None,
+    };
+    log.iter().filter_map(note).collect()
+}
+
+/// A policy that leaves out everything between the first message and a message after an answer.
+struct Forgets;
+
+impl CompactionPolicy for Forgets {
+    fn plan(&self, context: &CompactionContext<'_>) -> Option<CompactionPlan> {
+        let is_user = |message: &Message| matches!(message.body, MessageKind::User(_));
+        let end = context.messages.len().checked_sub(1).filter(|end| *end > 2)?;
+        is_user(&context.messages[end]).then(|| CompactionPlan::new(1..end))
+    }
+
+    fn finish(
+        &self,
+        _: &CompactionContext<'_>,
+        _: &CompactionPlan,
+        _: Option<&str>,
+    ) -> Replacement {
+        Replacement::new("(left out)")
+    }
+}
+
+/// C490: Each round that does not reach the goal has an event that says why, on one line, and the
+/// notes on earlier rounds outlive a compaction.
+#[tokio::test(start_paused = true)]
+async fn notes_on_earlier_rounds_outlive_a_compaction() {
+    let (check, long) = (TestTool::new("check"), format!("First.\n{}\nLast.", "x".repeat(300)));
+    let check = check.fails(&long);
+    let pattern = Goal::call(Call::new("check", json!({})), PiPattern).rounds(4);
+    let harness = Harness::new(pattern, [], |agent| {
+        agent.tool(TestTool::new("write")).tool(check).compaction(Forgets)
+    });
+    let harness = harness.await;
+    drop(harness.model.clone().reply_with(writer)); // of all clones
+    harness.handle.prompt("Write add.").await.unwrap();
+    let notes = notes(&harness.memory.entries());
+    assert_eq!(notes.iter().map(|(round, ..)| *round).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    let why = &notes[2].2;
+    assert!(why.starts_with("First. xx") && why.ends_with("xx Last."), "{why}");
+    assert_eq!((notes[2].1, why.chars().count()), (4, 203));
+
+    let requests = harness.model.requests();
+    let texts = |request: &ChatRequest| -> Vec<String> {
+        request.messages.iter().map(|message| message.text()).collect()
+    };
+    let sent_back =
+        requests.iter().map(texts).filter(|texts| texts[texts.len() - 1].contains("2. "));
+    for texts in sent_back.collect::<Vec<_>>() {
+        let last = format!("{long}\n\nEarlier rounds:\n1. {why}\n2. {why}");
+        assert!(texts[texts.len() - 1].ends_with(&last), "{texts:?}");
+        assert_eq!(texts.iter().filter(|text| text.contains("Go on.")).count(), 1, "{texts:?}");
+    }
+    harness.check().await;
 }
 
 /// C490: Loops with a state of their own go on when they are sent back.
@@ -238,8 +311,11 @@ async fn after_a_crash_no_answer_is_checked_twice() {
         log.iter().filter(of_check).count()
     };
     let began = log.iter().position(|entry| matches!(entry, LogEntry::RunStarted { .. }));
-    // The event is in one append with the state before it.
-    let is_whole = |cut: &usize| !matches!(log[*cut], LogEntry::Emitted { .. });
+    // An event and a message are in one append with the state before them.
+    let is_whole =
+        |cut: &usize| !matches!(log[*cut], LogEntry::Emitted { .. } | LogEntry::Remembered { .. });
+    let noted = notes(&log);
+    assert_eq!(noted.len(), 2);
     for cut in (began.unwrap() + 1..log.len()).filter(is_whole) {
         let (harness, check) = open().await;
         let harness = harness.restart_from(log[..cut].to_vec()).await;
@@ -248,6 +324,7 @@ async fn after_a_crash_no_answer_is_checked_twice() {
         assert_eq!((outcome.end, &*outcome.text), (RunStatus::Done, "It still subtracts."), "{at}");
         assert!(check.ran() + finished(&log[..cut]) <= 2, "{at}");
         assert_eq!(ends(&harness.memory.entries()), [(false, 2)], "{at}");
+        assert_eq!(notes(&harness.memory.entries()), noted, "{at}");
         check_log(&harness.memory.entries()).unwrap();
         harness.check().await;
     }

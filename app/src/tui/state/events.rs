@@ -6,7 +6,7 @@ use loopwright_core::limits::Limit;
 use loopwright_core::log::Stage;
 use loopwright_core::message::MessageKind;
 use loopwright_core::model::Update;
-use loopwright_patterns::GoalEnd;
+use loopwright_patterns::{GoalEnd, GoalProgress};
 
 use super::core::State;
 use super::effect::{Effect, Tone};
@@ -82,6 +82,8 @@ impl State {
                 if let Some(end) = GoalEnd::of(event) {
                     let tone = if end.reached { Tone::Quiet } else { Tone::Loud };
                     self.transcript.notice(tone, wording::goal(&end));
+                } else if let Some(progress) = GoalProgress::of(event) {
+                    self.transcript.notice(Tone::Quiet, wording::goal_progress(&progress));
                 }
             }
         }

@@ -371,6 +371,24 @@ fn runs_of_the_session_that_is_left_do_not_end_the_opening_of_the_next() {
     assert_eq!(key(&mut state, KeyCode::Esc), [Effect::Abort(Some(RunId(1)))]);
 }
 
+/// C490: A round that did not reach the goal, and the end of the work, are lines of the transcript.
+#[test]
+fn the_rounds_toward_a_goal_are_notices() {
+    let mut state = working();
+    let round = json!({ "goal": "goal", "round": 1, "rounds": 5, "why": "Exit code 1." });
+    let end = json!({ "goal": "goal", "reached": true, "rounds": 2 });
+    for (kind, data) in [("goal_progress", round), ("goal", end)] {
+        let event = AgentEvent::Custom { kind: kind.into(), data: Arc::new(data) };
+        state.event(&Envelope::new(0, "s", RunId(1), 0, event));
+    }
+    let notices = state.transcript.entries().iter().filter_map(|entry| match &entry.kind {
+        Kind::Notice(_, text) => Some(text.as_str()),
+        _ => None,
+    });
+    let notices: Vec<&str> = notices.collect();
+    assert_eq!(notices, ["Round 1 of 5: Exit code 1.", "The goal is reached after 2 rounds."]);
+}
+
 /// C487: After an answer at a limit, late messages wait for the user.
 #[test]
 fn an_answer_at_a_limit_is_followed_by_the_limit() {
