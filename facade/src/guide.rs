@@ -23,6 +23,7 @@ pages! {
     Prompts = "prompts.md",
     PatternState = "pattern-state.md",
     Sleeping = "sleeping.md",
+    CodeMode = "code-mode.md",
     Stores = "stores.md",
     LongTermMemory = "long-term-memory.md",
     SubAgents = "sub-agents.md",

@@ -24,6 +24,7 @@
 //! | | `search` | `search_files`, `glob_files` |
 //! | `mcp` | `mcp` | MCP servers as sources of tools |
 //! | `otel` | `otel` | OpenTelemetry: spans and metrics of sessions over OTLP |
+//! | `code` | `code` | code mode: the model writes scripts that call the tools |
 //! | `durable` | `durable` | sessions on many machines: cluster, leases, schedules |
 //! | | `restate` | sessions that a Restate server places |
 //! | `host` | `host` | agents by name: settings, and rules of an operator |
@@ -104,6 +105,8 @@ pub use one_liners::model;
 #[cfg(feature = "patterns")]
 pub use one_liners::{ask, extract};
 
+#[cfg(feature = "code")]
+pub use loopwright_code as code;
 #[cfg(feature = "durable")]
 pub use loopwright_durable as durable;
 #[cfg(feature = "host")]

@@ -66,12 +66,12 @@ fn no_file_has_more_than_500_lines_without_tests() {
     assert_eq!(files_where(|_, text| without_tests(text).lines().count() > 500), NONE);
 }
 
-/// `app → server → host → {tools, providers, memory, patterns, durable, protocols, mcp, otel} →
-/// core`; the crates in the middle never import each other. Cargo itself refuses circles of
+/// `app → server → host → {tools, providers, memory, patterns, durable, protocols, mcp, otel,
+/// code} → core`; the crates in the middle never import each other. Cargo itself refuses circles of
 /// packages.
 #[test]
 fn crates_depend_only_downwards() {
-    let middle = "durable mcp memory otel patterns protocols providers tools";
+    let middle = "code durable mcp memory otel patterns protocols providers tools";
     let host = format!("core {middle}");
     let server = format!("host {host}");
     let all = format!("server {server}");

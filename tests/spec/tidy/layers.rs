@@ -23,7 +23,7 @@ const LAYERS: [&str; 10] = [
 ];
 
 /// The crates by folder and root file; the core is checked within these folders only.
-const CRATES: [(&str, &str); 13] = [
+const CRATES: [(&str, &str); 14] = [
     ("src", "lib.rs"),
     ("facade/src", "lib.rs"),
     ("patterns/src", "lib.rs"),
@@ -32,6 +32,7 @@ const CRATES: [(&str, &str); 13] = [
     ("protocols/src", "lib.rs"),
     ("mcp/src", "lib.rs"),
     ("otel/src", "lib.rs"),
+    ("code/src", "lib.rs"),
     ("providers/src", "lib.rs"),
     ("tools/src", "lib.rs"),
     ("host/src", "lib.rs"),
