@@ -25,15 +25,15 @@ use crate::stubs::Functions;
 /// prompt. It sees what a script prints and the value of its last expression, not the results of
 /// its calls. So a task of many calls takes few requests and few tokens.
 ///
-/// The calls of a script are hidden calls of the pattern ([`Call`](loopwright_core::session::Call)):
-/// they are validated, pass the hooks, may need approval, and stand in the log and in front ends.
+/// The calls of a script are hidden [calls](loopwright_core::session::Call) of the pattern: they
+/// are validated, pass the hooks, may need approval, and stand in the log and in front ends.
 /// Calls that the script awaits together (`asyncio.gather`) are one batch. Each call has a key.
 /// After a decision or a crash, the script is run again from its start, in any process, and gets
 /// the recorded results: no call is made twice. A failed call raises `RuntimeError` and a denied
 /// one `PermissionError`, which the script can catch.
 ///
-/// A steer that skips a call or interrupts stops the script, and so does another request of the
-/// user while a call waits. The model then sees what the user said.
+/// A steer stops the script before its next call, one that interrupts at once, and another request
+/// of the user does while a call waits. The model then sees what the user said.
 ///
 /// From: Wang et al., *Executable Code Actions Elicit Better LLM Agents*, 2024 (CodeAct);
 /// Cloudflare's and Anthropic's *code mode* for MCP, 2025.
@@ -88,7 +88,7 @@ impl CodeMode {
         let mut outputs = Vec::new();
         for script in scripts {
             let run = ScriptRun::new(functions, script, self.max_calls);
-            outputs.push(run.to_end(step, &self.interpreter).await?);
+            outputs.push(run.finish(step, &self.interpreter).await?);
         }
         Ok(outputs.join("\n\n"))
     }

@@ -19,8 +19,8 @@ use crate::protocol::{
 /// [`serve`](crate::serve).
 ///
 /// Each script has a process of its own, since a script can crash the interpreter: values that are
-/// nested deep enough overflow its stack. The process gets no environment variables but `PATH`. It opens no
-/// files and no connections, because the interpreter cannot.
+/// nested deep enough overflow its stack. The process gets no environment variables but `PATH`. It
+/// opens no files and no connections, because the interpreter cannot.
 ///
 /// ```
 /// use std::time::Duration;

@@ -29,8 +29,8 @@ pub(crate) struct ScriptRun<'a> {
 /// A script that calls other tools than the recorded ones when it is run again.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the script `{script}` cannot be continued: when it was run again, call {number} of it differed \
-     from the recorded one. Its interpreter may have been replaced by another version."
+    "the script `{script}` cannot be continued: when it was run again, call {number} of it \
+     differed from the recorded one. Its interpreter may have been replaced by another version."
 )]
 struct Diverged {
     script: CallId,
@@ -44,7 +44,7 @@ impl<'a> ScriptRun<'a> {
 
     /// Runs the script and returns its output for the model. Ends the step while calls wait for
     /// decisions.
-    pub(crate) async fn to_end(
+    pub(crate) async fn finish(
         mut self,
         step: &mut StepContext<'_>,
         interpreter: &Interpreter,
@@ -169,7 +169,7 @@ async fn send(
     message: &(impl Serialize + Sync),
 ) -> Result<Option<Progress>, StepError> {
     let answer = step.wait_for(process.send(message)).await?;
-    Ok(answer.transpose().map_err(|error: InterpreterError| StepError::pattern(error))?)
+    answer.transpose().map_err(|error: InterpreterError| StepError::pattern(error))
 }
 
 /// Returns a result as the script gets it.

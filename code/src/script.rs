@@ -37,8 +37,8 @@ pub(crate) fn run_script() -> impl Tool + use<> {
     tool.effect(Effect::ReadOnly)
 }
 
-/// Returns the scripts of the model's last reply, unless their output or another message of the user
-/// has followed.
+/// Returns the scripts of the model's last reply, unless their output or another message of the
+/// user has followed.
 pub(crate) fn pending(step: &StepContext<'_>) -> Vec<Script> {
     let mut scripts = Vec::new();
     for message in step.messages().rev() {

@@ -17,8 +17,9 @@ FUNCTIONS```
 
 Each returns text; use `json.loads` where it is JSON. Await every call, and make calls that do not \
 depend on each other together: `await asyncio.gather(f(x=1), f(x=2))`. Failed calls raise \
-RuntimeError, denied ones PermissionError; in a gather, they fail the gather as a whole. You see only what the script prints and the value of \
-its last expression: count, filter and sum up in the script. It is a subset of Python without \
+RuntimeError, denied ones PermissionError; in a gather, they fail the gather as a \
+whole. You see only what the script prints and the value of its \
+last expression: count, filter and sum up in the script. It is a subset of Python without \
 `match`, `yield`, files, network and clock; of the standard library it has asyncio, collections, \
 dataclasses, datetime, functools, itertools, json, math and re, in part.";
 

@@ -191,9 +191,9 @@ impl Script {
     }
 }
 
-/// Returns built-in functions, for the script to have them as globals. In a comprehension at the top
-/// of a script, the interpreter takes a variable such as `id` for the function, unless the name is a
-/// global, too.
+/// Returns built-in functions, for the script to have them as globals. In a comprehension at the
+/// top of a script, the interpreter takes a variable such as `id` for the function, unless the name
+/// is a global, too.
 fn builtins() -> (Vec<String>, Vec<MontyObject>) {
     let names = [
         "abs",

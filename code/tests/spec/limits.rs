@@ -34,7 +34,7 @@ async fn time_and_memory_are_limited() {
     }
 }
 
-/// C542: Expressions and values that are nested deep end the interpreter's process, not the agent's.
+/// C542: Expressions and values that are nested deep do not end the agent's process.
 #[tokio::test]
 async fn deep_nesting_does_not_end_the_process() {
     let deep = 1_000_000;

@@ -53,8 +53,8 @@ async fn tools_are_functions_in_the_prompt() {
     assert_eq!(offered, ["ask", "run_script"]);
     let system = &requests[0].system;
     assert!(system.starts_with("You sell."), "{system}");
-    let stub = "async def get_order(*, number: int) -> str:\n    \"\"\"Returns an order as JSON.\n    \
-        number: The number of the order.\"\"\"";
+    let stub = "async def get_order(*, number: int) -> str:\n    \"\"\"Returns an order as \
+        JSON.\n    number: The number of the order.\"\"\"";
     assert!(system.contains(stub), "{system}");
     assert!(!system.contains("async def ask"), "{system}");
     assert_eq!(requests[0].system, requests[1].system);

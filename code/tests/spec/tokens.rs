@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{Order, batches, code_mode, script};
 
-/// A task: the calls of a model that sees every result, in batches; and a script that does the same.
+/// A task: the calls of a model that sees every result, in batches, and a script for them.
 struct Task {
     name: &'static str,
     batches: Vec<Vec<(&'static str, Value)>>,
@@ -127,7 +127,7 @@ struct Id {
     id: u64,
 }
 
-/// Gives the agent tools whose results are as long as those of real ones.
+/// Gives the agent tools whose results are as long as real ones.
 fn with_tools(agent: AgentBuilder) -> AgentBuilder {
     let order = |order: Order| {
         let n = order.number;
@@ -140,7 +140,7 @@ fn with_tools(agent: AgentBuilder) -> AgentBuilder {
     let file = |file: File| {
         let n: usize =
             file.path.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap();
-        let line = |i: usize| match i % 12 == 0 && i / 12 < n % 5 {
+        let line = |i: usize| match i.is_multiple_of(12) && i / 12 < n % 5 {
             true => format!("    // TODO: handle the case {i}\n"),
             false => format!("    let value_{i} = compute(input, {i})?;\n"),
         };
