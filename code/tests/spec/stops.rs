@@ -9,7 +9,7 @@ use crate::kit::{code_mode, script};
 
 const TWO: &str = "await look()\nawait pay()\nawait look()";
 
-/// C544: A steer that skips a call stops the script; its output says which calls were made.
+/// C530: A steer that skips a call stops the script; its output says which calls were made.
 #[tokio::test]
 async fn a_steer_stops_the_script() {
     let gate = Gate::new();
@@ -38,7 +38,7 @@ async fn a_steer_stops_the_script() {
     harness.check().await;
 }
 
-/// C544: Another request while a call waits ends the script: it is not run again.
+/// C530: Another request while a call waits ends the script: it is not run again.
 #[tokio::test]
 async fn another_request_ends_a_script_that_waits() {
     let (look, pay) = (TestTool::new("look"), TestTool::new("pay").effect(Effect::Idempotent));
