@@ -53,18 +53,22 @@ async fn a_call_of_the_pattern_is_a_call_like_any_other() {
     harness.check().await;
 }
 
-/// C140: A hidden call is in the history and in no request.
+/// C140: A hidden call is in the history and in no request, whatever hooks there are.
 #[tokio::test(start_paused = true)]
 async fn a_hidden_call_is_in_no_request() {
-    let tool = TestTool::new("search").answers("3 hits");
-    let harness = Harness::new(searching(|| search().hidden()), [Script::text("?")], |a| {
-        a.tool(tool.clone())
-    })
-    .await;
-    harness.handle.prompt("How many?").await.unwrap();
-    assert_eq!(sent(&harness, 0), ["How many?"]);
-    assert_eq!(harness.transcript().await.len(), 4);
-    harness.check().await;
+    for has_hook in [false, true] {
+        let tool = TestTool::new("search").answers("3 hits");
+        let options = |agent: loopwright_core::AgentBuilder| match has_hook {
+            true => agent.tool(tool).transform_context(async |_, messages| messages),
+            false => agent.tool(tool),
+        };
+        let pattern = searching(|| search().hidden());
+        let harness = Harness::new(pattern, [Script::text("?")], options).await;
+        harness.handle.prompt("How many?").await.unwrap();
+        assert_eq!(sent(&harness, 0), ["How many?"]);
+        assert_eq!(harness.transcript().await.len(), 4);
+        harness.check().await;
+    }
 }
 
 /// C475: What a pattern calls after the answer does not hide it.

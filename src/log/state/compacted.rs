@@ -69,15 +69,11 @@ impl SessionState {
         summaries.map(|summary| summary.covered).fold(last, usize::max)
     }
 
-    /// Returns the history for hooks: without the messages that the pattern removed, and with a
-    /// summary in place of the messages that it replaces. Custom messages stay. Those among the
-    /// replaced messages follow the summary.
+    /// Returns the history for hooks: without hidden calls and messages that the pattern removed,
+    /// and with a summary in place of the messages that it replaces. Custom messages stay. Those
+    /// among the replaced messages follow the summary.
     pub(crate) fn conversation(&self) -> Conversation {
         let (history, context) = (self.history.clone(), self.context.clone());
-        if self.summaries.is_empty() && self.removed.is_empty() {
-            let is_part = |message: &&Arc<Message>| !message.is_detached();
-            return Conversation::new(move || history.iter().filter(is_part).cloned().collect());
-        }
         let stand_ins = self.summaries.iter().map(|summary| summary.compaction.message.id);
         let merge = Merge {
             stand_ins: stand_ins.collect(),
@@ -110,7 +106,9 @@ impl Merge {
             }
             let in_context = context.next_if(|m| m.id == message.id).is_some();
             let is_custom = matches!(message.body, MessageKind::Custom(_));
-            if in_context || at >= self.covered || is_custom {
+            // A message for models that is not in the context is a hidden call or its result.
+            let is_left = at >= self.covered && !message.is_for_model();
+            if in_context || is_left || is_custom {
                 merged.push(message.clone());
             }
         }
