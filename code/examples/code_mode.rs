@@ -37,9 +37,13 @@ fn main() -> ExitCode {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let program = std::env::current_exe().map(|this| Interpreter::program(this).arg("script"));
-    match runtime.and_then(|runtime| Ok(runtime.block_on(run(program?)))) {
-        Ok(Ok(())) => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
+    let ran = runtime.and_then(|runtime| Ok(runtime.block_on(run(program?))));
+    match ran.map_err(Into::into).flatten() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
     }
 }
 

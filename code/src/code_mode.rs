@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopwright_core::message::UserMessage;
 use loopwright_core::session::Profile;
 use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError, Tool};
 
 use crate::interpreter::Interpreter;
 use crate::run::ScriptRun;
-use crate::script::{RUN_SCRIPT, Script, pending, run_script};
+use crate::script::{RUN_SCRIPT, end_earlier, pending, run_script, stops};
 use crate::stubs::Functions;
 
 /// A pattern whose model writes Python scripts that call the agent's tools.
@@ -77,21 +76,6 @@ impl CodeMode {
         self.max_calls = calls;
         self
     }
-
-    /// Runs the scripts one after the other, and returns their outputs as one text.
-    async fn run_all(
-        &self,
-        step: &mut StepContext<'_>,
-        functions: &Functions,
-        scripts: &[Script],
-    ) -> Result<String, StepError> {
-        let mut outputs = Vec::new();
-        for script in scripts {
-            let run = ScriptRun::new(functions, script, self.max_calls);
-            outputs.push(run.finish(step, &self.interpreter).await?);
-        }
-        Ok(outputs.join("\n\n"))
-    }
 }
 
 #[async_trait]
@@ -102,17 +86,21 @@ impl BehaviorPattern for CodeMode {
 
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
+        end_earlier(step)?;
         let offered = step.context().generate(&Ask::new()).await?.tools;
         let functions = Functions::of(&offered, &self.direct);
         let direct = self.direct.iter().map(String::as_str).chain([RUN_SCRIPT]);
-        let profile = Profile::new().tools(direct).instruction(functions.instruction());
+        let mut profile = Profile::new().tools(direct).instruction(functions.instruction());
+        if let Some(hook) = stops(step) {
+            profile = profile.hook(hook);
+        }
         let step = &mut step.with_profile(profile);
         loop {
             loop {
-                let scripts = pending(step);
-                if !scripts.is_empty() {
-                    let outputs = self.run_all(step, &functions, &scripts).await?;
-                    step.remember(UserMessage::from(outputs)).await?;
+                for script in pending(step) {
+                    let run = ScriptRun::new(&functions, &script, self.max_calls);
+                    let output = run.finish(step, &self.interpreter).await?;
+                    script.end(step, output).await?;
                 }
                 step.take_steering().await?;
                 let reply = step.ask().await?.or_end()?;

@@ -45,7 +45,10 @@ pub struct Interpreter {
 #[non_exhaustive]
 pub enum InterpreterError {
     /// The program could not be started.
-    #[error("`{program}`, which runs scripts, cannot be started: {error}")]
+    #[error(
+        "`{program}`, which runs scripts, cannot be started: {error}. \
+         `cargo install loopwright-code` installs `loopwright-script`."
+    )]
     Start {
         /// The program.
         program: String,
@@ -97,15 +100,13 @@ impl Interpreter {
     pub(crate) fn start(&self) -> Result<Process, InterpreterError> {
         let program = self.program.display().to_string();
         let path = std::env::var_os("PATH").map(|path| ("PATH", path)); // where programs are
-        let child = Command::new(&self.program)
-            .args(&self.arguments)
-            .env_clear()
-            .envs(path)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn();
-        let mut child = child.map_err(|error| InterpreterError::Start {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).env_clear().envs(path);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // Ctrl+C in a terminal is for the agent, which may handle it.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command.spawn().map_err(|error| InterpreterError::Start {
             program: program.clone(),
             error: Arc::new(error),
         })?;
@@ -156,7 +157,12 @@ impl Process {
         match line {
             Ok(line) if line.ends_with(b"\n") => {
                 self.pipes = Some((input, output));
-                serde_json::from_slice(&line).map_err(|error| self.answer(&error))
+                match serde_json::from_slice(&line).map_err(|error| self.answer(&error))? {
+                    Progress::Calls(calls) if calls.is_empty() => {
+                        Err(self.answer(&"it waits for no call"))
+                    }
+                    progress => Ok(progress),
+                }
             }
             Ok(line) if line.len() as u64 == MAX_MESSAGE_BYTES => {
                 Ok(failed("MemoryError: the output or the arguments are too large"))

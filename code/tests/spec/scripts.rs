@@ -130,6 +130,7 @@ async fn errors_of_a_script_go_to_the_model() {
         ("x = = 1", vec!["SyntaxError", "line 1"]),
         ("print('before')\nx = {}\nx['key']", vec!["KeyError", "line 3", "\nbefore"]),
         ("x = await get_order(number=1)\nx.y", vec!["AttributeError", "get_order × 1"]),
+        ("x = await get_order(number=13)", vec!["RuntimeError", "get_order × 1", "no order 13"]),
         ("get_order(number=1)\nNone", vec!["not made", "get_order"]),
         ("await get_order(1)", vec!["TypeError", "keyword arguments only"]),
         ("await get_order(number=float('nan'))", vec!["TypeError", "NaN"]),
@@ -164,10 +165,11 @@ async fn several_scripts_of_a_reply_run_in_their_order() {
     ];
     let harness = Harness::new(code_mode(), replies, |agent| agent.tool(get_order())).await;
     harness.handle.prompt("Go.").await.unwrap();
-    let output = harness.model.requests()[1].messages.last().unwrap().text();
-    let starts: Vec<&str> = output.split("\n\n").map(|part| part.lines().next().unwrap()).collect();
+    let request = harness.model.requests()[1].clone();
+    let texts: Vec<String> = request.messages.iter().map(|message| message.text()).collect();
+    let starts: Vec<&str> = texts[5..].iter().map(|text| text.lines().next().unwrap()).collect();
     let ok = "Output of the script:";
-    assert_eq!(starts, [ok, "The script failed:", ok], "{output}");
+    assert_eq!(starts, [ok, "The script failed:", ok], "{texts:?}");
     harness.check().await;
 }
 
@@ -212,4 +214,36 @@ async fn variables_may_have_the_names_of_functions() {
         c = sum(max for max in [1, 2])\n(a, b, c, len(a), max(a), type(1) is int, sorted([2, 1]))";
     let expected = "Output of the script:\n([0, 1, 2], [1], 3, 3, 2, True, [1, 2])";
     assert_eq!(output(code).await, expected);
+}
+
+/// C527: A script can await its calls in any order, and calls that it never awaits are made with
+/// those that it awaits.
+#[tokio::test]
+async fn calls_can_be_awaited_later() {
+    let code = "a = get_order(number=1)\nb = get_order(number=2)\nc = get_order(number=13)\n\
+        y = await b\nx = await a\ntry: await c\nexcept RuntimeError as error: print(error)\n\
+        x == y";
+    assert_eq!(output(code).await, "Output of the script:\nThere is no order 13.\nFalse");
+    let code = "import asyncio\nasync def f(): return await get_order(number=1)\n\
+        a, b = await asyncio.gather(f(), f())\nc = f()\nawait get_order(number=13)";
+    assert!(output(code).await.contains("There is no order 13."));
+}
+
+/// C527: Tools whose names mean something else in Python have other names in scripts.
+#[tokio::test]
+async fn tools_may_have_the_names_of_python_functions() {
+    let names = ["list", "input", "print", "filter", "open", "json", "ValueError", "import", "x-y"];
+    let functions =
+        ["list_", "input", "print_", "filter_", "open_", "json_", "ValueError_", "import_", "x_y"];
+    let calls = functions.map(|name| format!("print(await {name}())\n")).concat();
+    let code = format!("import json\n{calls}json.dumps(list(filter(None, [0, 1])))");
+    let replies = [script(&code), Script::text("Done.")];
+    let options = |agent: loopwright_core::AgentBuilder| {
+        names.iter().fold(agent, |agent, name| agent.tool(TestTool::new(name).answers(*name)))
+    };
+    let harness = Harness::new(code_mode(), replies, options).await;
+    harness.handle.prompt("Go.").await.unwrap();
+    let output = harness.model.requests()[1].messages.last().unwrap().text();
+    assert_eq!(output, format!("Output of the script:\n{}\n[1]", names.join("\n")));
+    harness.check().await;
 }
