@@ -23,7 +23,6 @@ pages! {
     Prompts = "prompts.md",
     PatternState = "pattern-state.md",
     Sleeping = "sleeping.md",
-    CodeMode = "code-mode.md",
     Stores = "stores.md",
     LongTermMemory = "long-term-memory.md",
     SubAgents = "sub-agents.md",
@@ -49,4 +48,9 @@ pages! {
     Server = "server.md",
     Sandbox = "sandbox.md",
     PatternLibrary = "pattern-library.md",
+}
+
+#[cfg(feature = "code")]
+pages! {
+    CodeMode = "code-mode.md",
 }
