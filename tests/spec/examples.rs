@@ -248,7 +248,7 @@ fn names(directory: &str) -> BTreeSet<String> {
     files.map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().into()).collect()
 }
 
-/// C551: Each example runs offline and prints its subject. Among them, an agent works until tests
+/// C535: Each example runs offline and prints its subject. Among them, an agent works until tests
 /// pass that really run, or says how far it came (`patterns -- goal`); another one reports tomorrow
 /// at nine, in a second process that opens the first one's store (`sleep`).
 #[test]

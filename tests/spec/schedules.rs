@@ -48,7 +48,7 @@ async fn texts(store: &InMemoryStore) -> Vec<String> {
     messages.iter().map(|message| message.text()).collect()
 }
 
-/// C531: each time of a schedule is posted once, although a process is killed after it has posted,
+/// C528: each time of a schedule is posted once, although a process is killed after it has posted,
 /// and two others carry it out at the same time.
 #[tokio::test]
 async fn each_time_of_a_schedule_is_posted_once() {
@@ -65,7 +65,7 @@ async fn each_time_of_a_schedule_is_posted_once() {
     assert!(store.of_session("s").await.unwrap().is_empty());
 }
 
-/// C531: a process without a server carries schedules out at their times; times that have passed
+/// C528: a process without a server carries schedules out at their times; times that have passed
 /// are made up for once.
 #[tokio::test]
 async fn a_process_without_a_server_carries_schedules_out() {
@@ -89,7 +89,7 @@ async fn a_process_without_a_server_carries_schedules_out() {
     assert_eq!(texts(&store).await, ["Report.", "All is well.", "Hello", "Good morning."]);
 }
 
-/// C531: a schedule that replaces another for the same time has its own message.
+/// C528: a schedule that replaces another for the same time has its own message.
 #[tokio::test]
 async fn a_schedule_that_replaces_another_has_its_own_message() {
     let store = store().await;
@@ -102,7 +102,7 @@ async fn a_schedule_that_replaces_another_has_its_own_message() {
     assert_eq!(store.session("s").await.unwrap().unread, 2);
 }
 
-/// C531: what becomes due meanwhile waits for the next look.
+/// C528: what becomes due meanwhile waits for the next look.
 #[tokio::test]
 async fn schedules_that_come_due_meanwhile_wait() {
     let store = store().await;
@@ -119,7 +119,7 @@ async fn schedules_that_come_due_meanwhile_wait() {
     assert_eq!(posted.await, Ok(64));
 }
 
-/// C531: a schedule that fails stays and does not delay the others.
+/// C528: a schedule that fails stays and does not delay the others.
 #[tokio::test]
 async fn a_schedule_that_fails_does_not_delay_the_others() {
     let store = store().await;
@@ -139,7 +139,7 @@ async fn a_schedule_that_fails_does_not_delay_the_others() {
     assert!((1..=60_000).contains(&in_a_minute), "it is tried again in a minute: {left:?}");
 }
 
-/// C532: a schedule that could never be carried out is refused, with the reason.
+/// C529: a schedule that could never be carried out is refused, with the reason.
 #[test]
 fn a_schedule_that_could_never_be_carried_out_is_refused() {
     let repeat = |cron: &str, zone| Schedule::repeat("s", "a", cron, zone, 1, request("Report."));

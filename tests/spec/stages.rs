@@ -62,10 +62,10 @@ fn replies() -> [Script; 2] {
     [Script::text("A plan.").wait(ms(10)), Script::text("Done.").wait(ms(10))]
 }
 
-/// C541: A pattern says at which stage of its work it is, since when, and how often it was there.
+/// C540: A pattern says at which stage of its work it is, since when, and how often it was there.
 /// The state and the log have the stages, an event has all of them when they change, and the next
 /// request of the user begins without.
-/// C542: The stages count branches by the keys of their works: done, failed, running, waiting.
+/// C541: The stages count branches by the keys of their works: done, failed, running, waiting.
 #[tokio::test(start_paused = true)]
 async fn the_stages_say_where_a_pattern_is() {
     let clock = PausedClock(Instant::now());
@@ -109,7 +109,7 @@ async fn the_stages_say_where_a_pattern_is() {
     harness.check().await;
 }
 
-/// C541: A stage that begins again keeps its place, and a visit that has begun changes nothing. A
+/// C540: A stage that begins again keeps its place, and a visit that has begun changes nothing. A
 /// value of another form is no list of stages.
 #[tokio::test(start_paused = true)]
 async fn a_stage_can_begin_again() {
@@ -136,7 +136,7 @@ async fn a_stage_can_begin_again() {
     harness.check().await;
 }
 
-/// C541, C542: Wherever a crash cuts the log, the pattern ends at the same stages, and a reader of
+/// C540, C541: Wherever a crash cuts the log, the pattern ends at the same stages, and a reader of
 /// the log sees the stages of the session.
 #[tokio::test(start_paused = true)]
 async fn after_a_crash_the_stages_are_those_of_the_log() {
@@ -173,7 +173,7 @@ async fn after_a_crash_the_stages_are_those_of_the_log() {
     assert_eq!((text(&all).as_str(), all[1].since), ("plan✓ read●3:2d0f0r1w", since));
 }
 
-/// C542: Detached requests are branches too.
+/// C541: Detached requests are branches too.
 #[tokio::test(start_paused = true)]
 async fn detached_requests_are_counted() {
     struct Reads;

@@ -253,7 +253,7 @@ mod tests {
 
     use super::*;
 
-    /// C546: A line is printed when a stage begins, and not when only its branches change.
+    /// C545: A line is printed when a stage begins, and not when only its branches change.
     #[test]
     fn a_stage_that_begins_is_one_line() {
         let mut printer = Printer::new();

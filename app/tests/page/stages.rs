@@ -109,7 +109,7 @@ fn pictures(tab: &Tab, name: &str) {
     }
 }
 
-/// C545: The page lists the stages with their branches: while branches work and wait, after a
+/// C544: The page lists the stages with their branches: while branches work and wait, after a
 /// reload, and after a crash. Events change the list.
 #[test]
 fn the_page_shows_where_a_graph_is() {

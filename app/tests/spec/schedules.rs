@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::BIN;
 
-/// C535: `schedules` lists messages with their next times, adds and removes them.
+/// C532: `schedules` lists messages with their next times, adds and removes them.
 #[test]
 fn schedules_are_added_listed_and_removed() {
     let project = project();
@@ -54,7 +54,7 @@ fn schedules_are_added_listed_and_removed() {
     }
 }
 
-/// C536: `wake` fails if work is left over, and says which session has it.
+/// C533: `wake` fails if work is left over, and says which session has it.
 #[test]
 fn work_that_is_left_over_is_named() {
     let project = project();
@@ -77,7 +77,7 @@ fn work_that_is_left_over_is_named() {
     }
 }
 
-/// C536: `wake` sends the messages whose time has come, with the settings of their sessions, and
+/// C533: `wake` sends the messages whose time has come, with the settings of their sessions, and
 /// says when the next is due. With `--watch` it does so until Ctrl-C.
 #[test]
 fn messages_are_sent_without_a_server() {

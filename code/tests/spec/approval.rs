@@ -24,7 +24,7 @@ for n in range(1, 5):
 paid
 "#;
 
-/// C529: Each decision is given in a process of its own, the last one days later. Each process runs
+/// C548: Each decision is given in a process of its own, the last one days later. Each process runs
 /// the script from its start with the recorded results, and no call is made twice.
 #[tokio::test]
 async fn an_approval_in_a_script_is_given_in_another_process() {

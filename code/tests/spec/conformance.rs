@@ -45,7 +45,7 @@ fn scenario(name: &str, replies: impl IntoIterator<Item = Script>) -> Scenario {
     Scenario::new(name, replies).agent(with_tools)
 }
 
-/// C529: Wherever a crash or an abort cuts the log, scripts continue and no call is made twice.
+/// C548: Wherever a crash or an abort cuts the log, scripts continue and no call is made twice.
 #[tokio::test(start_paused = true)]
 async fn scripts_keep_the_rules() {
     let two = Script::calls([
@@ -70,7 +70,7 @@ async fn scripts_keep_the_rules() {
     }
 }
 
-/// C529: With direct tools, the pattern is a loop like `PiPattern`.
+/// C548: With direct tools, the pattern is a loop like `PiPattern`.
 #[tokio::test(start_paused = true)]
 async fn direct_calls_keep_the_rules() {
     let pattern = || code_mode().direct(DIRECT);

@@ -6,7 +6,7 @@ use loopwright_code::CodeMode;
 
 use crate::kit::{code_mode, interpreter, output, output_with};
 
-/// C528: A script that computes too long or uses too much memory ends, and the agent continues.
+/// C547: A script that computes too long or uses too much memory ends, and the agent continues.
 #[tokio::test]
 async fn time_and_memory_are_limited() {
     let small = || {
@@ -34,7 +34,7 @@ async fn time_and_memory_are_limited() {
     }
 }
 
-/// C528: Expressions and values that are nested deep do not end the agent's process.
+/// C547: Expressions and values that are nested deep do not end the agent's process.
 #[tokio::test]
 async fn deep_nesting_does_not_end_the_process() {
     let deep = 1_000_000;
@@ -63,7 +63,7 @@ async fn deep_nesting_does_not_end_the_process() {
     }
 }
 
-/// C528: The number of calls and the length of the output are limited.
+/// C547: The number of calls and the length of the output are limited.
 #[tokio::test]
 async fn calls_and_output_are_limited() {
     let code = "for n in range(14, 30): await get_order(number=n)";

@@ -18,7 +18,7 @@ mod scripts;
 mod stops;
 mod tokens;
 
-/// C529: The example runs, with an approval in the middle of its script.
+/// C548: The example runs, with an approval in the middle of its script.
 #[tokio::test]
 async fn the_example_runs() {
     example::run(kit::interpreter()).await.unwrap();

@@ -20,7 +20,7 @@ print("six orders")
 dict(totals)
 "#;
 
-/// C527: A script calls tools; its output is a message, and the results of its calls stay out of
+/// C546: A script calls tools; its output is a message, and the results of its calls stay out of
 /// the conversation. Calls that it awaits together are one batch.
 #[tokio::test]
 async fn only_the_output_of_a_script_enters_the_conversation() {
@@ -39,7 +39,7 @@ async fn only_the_output_of_a_script_enters_the_conversation() {
     harness.check().await;
 }
 
-/// C527: The model gets the tools as functions in the prompt, and calls only `run_script`.
+/// C546: The model gets the tools as functions in the prompt, and calls only `run_script`.
 #[tokio::test]
 async fn tools_are_functions_in_the_prompt() {
     let replies = [script("1"), Script::text("Done.")];
@@ -75,7 +75,7 @@ impl<P: BehaviorPattern> BehaviorPattern for Role<P> {
     }
 }
 
-/// C527: A script can call only tools that the role of the agent offers, and no direct ones.
+/// C546: A script can call only tools that the role of the agent offers, and no direct ones.
 #[tokio::test]
 async fn a_script_cannot_call_what_is_not_offered() {
     for (pattern, code) in [
@@ -95,7 +95,7 @@ async fn a_script_cannot_call_what_is_not_offered() {
     }
 }
 
-/// C527: The calls are validated and may be denied. A script can catch both, and the rest runs.
+/// C546: The calls are validated and may be denied. A script can catch both, and the rest runs.
 #[tokio::test]
 async fn failed_and_denied_calls_are_exceptions() {
     let code = r#"
@@ -123,7 +123,7 @@ for call in [get_order(number=13), get_order(number="many"), pay()]:
     harness.check().await;
 }
 
-/// C527: The model sees the error of a script with its line, and what had been done before.
+/// C546: The model sees the error of a script with its line, and what had been done before.
 #[tokio::test]
 async fn errors_of_a_script_go_to_the_model() {
     for (code, texts) in [
@@ -151,7 +151,7 @@ async fn errors_of_a_script_go_to_the_model() {
     assert_eq!(output("'text'").await, "Output of the script:\ntext");
 }
 
-/// C527: A reply can have several scripts, which run in their order.
+/// C546: A reply can have several scripts, which run in their order.
 #[tokio::test]
 async fn several_scripts_of_a_reply_run_in_their_order() {
     let run = |id, code| (id, "run_script", json!({ "code": code }));
@@ -173,7 +173,7 @@ async fn several_scripts_of_a_reply_run_in_their_order() {
     harness.check().await;
 }
 
-/// C527: Tasks that run at the same time make their calls in the same order in each process.
+/// C546: Tasks that run at the same time make their calls in the same order in each process.
 #[tokio::test]
 async fn the_order_of_calls_is_the_same_each_time() {
     let code = r#"
@@ -194,7 +194,7 @@ await asyncio.gather(*[two(n) for n in range(8)])
     assert!(orders.iter().all(|order| *order == orders[0]), "{orders:?}");
 }
 
-/// C527: A pattern whose program cannot run scripts says so.
+/// C546: A pattern whose program cannot run scripts says so.
 #[tokio::test]
 async fn a_wrong_program_ends_the_run() {
     use loopwright_code::{CodeMode, Interpreter};
@@ -207,7 +207,7 @@ async fn a_wrong_program_ends_the_run() {
     }
 }
 
-/// C527: A variable with the name of a built-in function is a variable, also in a comprehension.
+/// C546: A variable with the name of a built-in function is a variable, also in a comprehension.
 #[tokio::test]
 async fn variables_may_have_the_names_of_functions() {
     let code = "a = [id for id in range(3)]\nb = [n for n, type in [(1, 2)] if type == 2]\n\
@@ -216,7 +216,7 @@ async fn variables_may_have_the_names_of_functions() {
     assert_eq!(output(code).await, expected);
 }
 
-/// C527: A script can await its calls in any order, and calls that it never awaits are made with
+/// C546: A script can await its calls in any order, and calls that it never awaits are made with
 /// those that it awaits.
 #[tokio::test]
 async fn calls_can_be_awaited_later() {
@@ -229,7 +229,7 @@ async fn calls_can_be_awaited_later() {
     assert!(output(code).await.contains("There is no order 13."));
 }
 
-/// C527: Tools whose names mean something else in Python have other names in scripts.
+/// C546: Tools whose names mean something else in Python have other names in scripts.
 #[tokio::test]
 async fn tools_may_have_the_names_of_python_functions() {
     let names = ["list", "input", "print", "filter", "open", "json", "ValueError", "import", "x-y"];

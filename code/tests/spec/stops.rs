@@ -13,7 +13,7 @@ fn starts(event: &AgentEvent, tool: &str) -> bool {
 
 const TWO: &str = "await look()\nawait pay()\nawait look()";
 
-/// C530: A steer that skips a call stops the script; its output says which calls were made.
+/// C549: A steer that skips a call stops the script; its output says which calls were made.
 #[tokio::test]
 async fn a_steer_stops_the_script() {
     let gate = Gate::new();
@@ -38,7 +38,7 @@ async fn a_steer_stops_the_script() {
     harness.check().await;
 }
 
-/// C530: Another request while a call waits ends the script: it is not run again.
+/// C549: Another request while a call waits ends the script: it is not run again.
 #[tokio::test]
 async fn another_request_ends_a_script_that_waits() {
     let (look, pay) = (TestTool::new("look"), TestTool::new("pay").effect(Effect::Idempotent));
@@ -60,7 +60,7 @@ async fn another_request_ends_a_script_that_waits() {
     harness.check().await;
 }
 
-/// C530: After an abort, another request does not run the script again, and the model learns which
+/// C549: After an abort, another request does not run the script again, and the model learns which
 /// calls were made.
 #[tokio::test]
 async fn an_aborted_script_is_not_run_again() {
@@ -83,7 +83,7 @@ async fn an_aborted_script_is_not_run_again() {
     harness.check().await;
 }
 
-/// C530: A steer also keeps the reply's other scripts from making calls.
+/// C549: A steer also keeps the reply's other scripts from making calls.
 #[tokio::test]
 async fn a_steer_stops_all_scripts_of_a_reply() {
     let gate = Gate::new();
@@ -111,7 +111,7 @@ async fn a_steer_stops_all_scripts_of_a_reply() {
     harness.check().await;
 }
 
-/// C530: An abort ends the process of a script that computes.
+/// C549: An abort ends the process of a script that computes.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn an_abort_ends_the_process() {
@@ -135,7 +135,7 @@ async fn an_abort_ends_the_process() {
     harness.check().await;
 }
 
-/// C530: The process of a script ends with the process of its agent.
+/// C549: The process of a script ends with the process of its agent.
 #[test]
 fn the_process_ends_with_its_agent() {
     use std::io::{BufRead, BufReader, Write};

@@ -232,7 +232,7 @@ fn replies(batches: &[Vec<(&'static str, Value)>]) -> Vec<Script> {
     batches.iter().map(reply).collect()
 }
 
-/// C531: Five tasks of 20 calls take fewer tokens with scripts, by the estimate of compaction. The
+/// C550: Five tasks of 20 calls take fewer tokens with scripts, by the estimate of compaction. The
 /// table of the guide has the figures.
 #[tokio::test]
 async fn scripts_save_tokens() {

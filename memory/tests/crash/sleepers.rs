@@ -136,7 +136,7 @@ pub(crate) async fn run() {
     });
 }
 
-/// C508 C555: two processes, whose clocks jump forward and back between and during their lives,
+/// C508 C539: two processes, whose clocks jump forward and back between and during their lives,
 /// wake sleeping agents, and are killed at random times: each timer rings once, and never early by
 /// the clock of the process that rings it, also if it ends inside a run. Each signal arrives once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -214,7 +214,7 @@ async fn kill_until(
     }
 }
 
-/// C531: two processes carry out schedules, and are killed at random times: each time is posted
+/// C528: two processes carry out schedules, and are killed at random times: each time is posted
 /// once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schedules_are_carried_out_once_whatever_is_killed() {

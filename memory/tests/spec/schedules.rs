@@ -29,7 +29,7 @@ async fn due(store: &dyn SessionStore) -> Vec<String> {
     ids
 }
 
-/// C537: schedules survive a restart of `Sqlite`. A damaged one is left out when they are carried
+/// C534: schedules survive a restart of `Sqlite`. A damaged one is left out when they are carried
 /// out, and damage is reported when they are listed.
 #[tokio::test]
 async fn schedules_in_sqlite_survive_restarts_and_damage_is_reported() {
@@ -55,7 +55,7 @@ async fn schedules_in_sqlite_survive_restarts_and_damage_is_reported() {
     assert_eq!(removed, Ok(true), "a damaged one can be removed");
 }
 
-/// C537: schedules survive a restart of `Jsonl`, in a file whose damaged line is reported.
+/// C534: schedules survive a restart of `Jsonl`, in a file whose damaged line is reported.
 #[tokio::test]
 async fn schedules_in_jsonl_survive_restarts_and_damage_is_reported() {
     let folder = directory();
@@ -82,7 +82,7 @@ async fn schedules_in_jsonl_survive_restarts_and_damage_is_reported() {
     assert_eq!(store.delete("s").await, Ok(()), "sessions can be deleted");
 }
 
-/// C531: a schedule whose session is missing is removed when it is due.
+/// C528: a schedule whose session is missing is removed when it is due.
 #[tokio::test]
 async fn a_schedule_without_its_session_is_removed() {
     let folder = directory();

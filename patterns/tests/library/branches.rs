@@ -391,7 +391,7 @@ const KEEP_FIRST: Join = |reading, results| {
 };
 
 /// C495: The replies of branches have keys that name them, and the log has the current node.
-/// C543: Each node is a stage, whose branches are counted.
+/// C542: Each node is a stage, whose branches are counted.
 #[tokio::test(start_paused = true)]
 async fn the_log_shows_where_a_graph_is() {
     let replies = ["a", "b", "c", "Done."].map(Script::text);

@@ -20,7 +20,7 @@ fn look(request: &ChatRequest) -> Script {
     }
 }
 
-/// C553: A pattern whose run answers at its limit conforms: wherever an abort cuts the log, or a
+/// C537: A pattern whose run answers at its limit conforms: wherever an abort cuts the log, or a
 /// crash if no budget is used up, the answer is asked for once, and the next request gets its own.
 #[tokio::test(start_paused = true)]
 async fn a_pattern_of_an_agent_that_wraps_up_conforms() {
@@ -57,7 +57,7 @@ fn write(id: &str, statuses: [&str; 2]) -> Script {
     Script::calls([(id, "write_todos", json!({ "todos": todos }))])
 }
 
-/// C554: A pattern whose model keeps a todo list conforms: wherever a crash or an abort cuts the
+/// C538: A pattern whose model keeps a todo list conforms: wherever a crash or an abort cuts the
 /// log, the calls and their lists are the same.
 #[tokio::test(start_paused = true)]
 async fn a_pattern_of_an_agent_with_a_todo_list_conforms() {

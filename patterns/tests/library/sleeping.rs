@@ -72,7 +72,7 @@ impl BehaviorPattern for Order {
     }
 }
 
-/// C552: A pattern that waits for an event conforms: wherever a crash or an abort cuts the log, it
+/// C536: A pattern that waits for an event conforms: wherever a crash or an abort cuts the log, it
 /// continues once, with the signal or when the time has come.
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_waits_for_an_event_conforms() {

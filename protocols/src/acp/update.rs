@@ -437,7 +437,7 @@ mod tests {
         assert_eq!(last.as_str().unwrap().len(), SHOWN_OUTPUT_BYTES);
     }
 
-    /// C561: A detached reply that is shown is a thought after the name of its speaker.
+    /// C527: A detached reply that is shown is a thought after the name of its speaker.
     #[test]
     fn a_shown_reply_is_a_thought_of_its_speaker() {
         let run = crate::testing::Run::new().shown("critic", "No.");

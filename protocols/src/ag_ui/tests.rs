@@ -141,7 +141,7 @@ fn a_todo_list_is_an_activity() {
     assert_eq!(sent.last().unwrap()["outcome"], json!({ "type": "cancelled" }));
 }
 
-/// C561: A detached reply that is shown is a message with the name of its speaker.
+/// C527: A detached reply that is shown is a message with the name of its speaker.
 #[test]
 fn a_shown_reply_is_a_message_with_a_name() {
     let run = Run::new().shown("critic", "No.").reply(&["Yes."]).end();

@@ -48,7 +48,7 @@ fn parts_start_and_end_in_order() {
     assert_eq!(sent.last().unwrap()["finishReason"], "stop");
 }
 
-/// C561: A detached reply that is shown is a data part, also of a chat that is loaded.
+/// C527: A detached reply that is shown is a data part, also of a chat that is loaded.
 #[test]
 fn a_shown_reply_is_a_data_part() {
     let run = Run::new().shown("critic", "No.").reply(&["Yes."]).end();

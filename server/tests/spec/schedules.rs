@@ -23,7 +23,7 @@ async fn answers(api: &Api, id: &str) -> usize {
     page["messages"].as_array().unwrap().iter().filter(|it| it["role"] == "assistant").count()
 }
 
-/// C533: a server sends the message of a schedule within a second, once, to a session that is open
+/// C530: a server sends the message of a schedule within a second, once, to a session that is open
 /// and to one that is not, however many servers share the store.
 #[tokio::test(start_paused = true)]
 async fn servers_carry_schedules_out() {
@@ -46,7 +46,7 @@ async fn servers_carry_schedules_out() {
     assert!(schedules.of_session(&id).await.unwrap().is_empty());
 }
 
-/// C534: a client puts, reads, lists and removes schedules.
+/// C531: a client puts, reads, lists and removes schedules.
 #[tokio::test]
 async fn clients_put_read_and_remove_schedules() {
     let api = Api::new([]);
@@ -78,7 +78,7 @@ async fn clients_put_read_and_remove_schedules() {
     assert_eq!(api.call("GET", &at("daily"), None).await.0, 404);
 }
 
-/// C534: a schedule that cannot be carried out is refused, with the field and what to do.
+/// C531: a schedule that cannot be carried out is refused, with the field and what to do.
 #[tokio::test]
 async fn a_schedule_that_cannot_be_carried_out_is_refused() {
     let api = Api::new([]);
@@ -116,7 +116,7 @@ async fn a_schedule_that_cannot_be_carried_out_is_refused() {
     assert_eq!(missing.await.0, 404);
 }
 
-/// C534: schedules belong to the owner of their session.
+/// C531: schedules belong to the owner of their session.
 #[tokio::test]
 async fn a_schedule_belongs_to_the_owner_of_its_session() {
     let api = Api::new([]);
@@ -142,7 +142,7 @@ async fn a_schedule_belongs_to_the_owner_of_its_session() {
     assert_eq!(reader.call("GET", &path, None).await.0, 200);
 }
 
-/// C534: a user has at most 200 schedules, and can replace them.
+/// C531: a user has at most 200 schedules, and can replace them.
 #[tokio::test]
 async fn a_user_leaves_room_for_others() {
     let api = Api::new([]);
@@ -187,7 +187,7 @@ impl SessionStore for Plain {
     }
 }
 
-/// C534: a store without schedules is named as the reason.
+/// C531: a store without schedules is named as the reason.
 #[tokio::test]
 async fn a_store_without_schedules_is_named_as_the_reason() {
     let api = Api::over(Arc::new(Plain(InMemoryStore::new())), []);

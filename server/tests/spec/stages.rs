@@ -27,7 +27,7 @@ fn agent() -> GenericAgent {
     GenericAgent::builder(model, graph).tool(look).tool(pay).build().unwrap()
 }
 
-/// C544: The status of a session has the stages, with the counts of their branches, wherever the
+/// C543: The status of a session has the stages, with the counts of their branches, wherever the
 /// session is open, and its events have them.
 #[tokio::test(start_paused = true)]
 async fn the_stages_are_part_of_the_status_of_a_session() {

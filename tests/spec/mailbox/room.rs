@@ -8,7 +8,7 @@ fn request(text: &str) -> InputEvent {
     InputEvent::UserRequest(text.into())
 }
 
-/// C531: an input waits in the mailbox while the queue of its session is full.
+/// C528: an input waits in the mailbox while the queue of its session is full.
 #[tokio::test(start_paused = true)]
 async fn a_message_waits_for_room_in_the_queue() {
     let store = InMemoryStore::new();
@@ -49,7 +49,7 @@ async fn carry_out(store: &InMemoryStore, time: u64) -> usize {
     post_due_schedules(store, None, Interrupted::Left, |_| ready(())).await.unwrap()
 }
 
-/// C531: a time is skipped while the message of the time before it waits: unread, or in the queue
+/// C528: a time is skipped while the message of the time before it waits: unread, or in the queue
 /// behind a run.
 #[tokio::test(start_paused = true)]
 async fn a_time_is_skipped_while_the_message_before_it_waits() {
@@ -76,7 +76,7 @@ async fn a_time_is_skipped_while_the_message_before_it_waits() {
     assert_eq!(messages.iter().filter(|message| message.text() == "Report.").count(), 3);
 }
 
-/// C531: no message takes a decision away from a person: while an action is pending it waits, and
+/// C528: no message takes a decision away from a person: while an action is pending it waits, and
 /// it is sent once afterwards.
 #[tokio::test(start_paused = true)]
 async fn a_message_waits_while_a_person_has_to_decide() {
@@ -103,7 +103,7 @@ async fn a_message_waits_while_a_person_has_to_decide() {
     assert!(store.of_session("s").await.unwrap().is_empty());
 }
 
-/// C531: a message does not end a run that a crash has interrupted: a person decides about it.
+/// C528: a message does not end a run that a crash has interrupted: a person decides about it.
 #[tokio::test(start_paused = true)]
 async fn a_message_waits_while_a_run_is_interrupted() {
     let store = InMemoryStore::new();
@@ -154,7 +154,7 @@ impl SessionStore for Counted {
     }
 }
 
-/// C531: a session whose work is left over is opened again at growing intervals, and the store is
+/// C528: a session whose work is left over is opened again at growing intervals, and the store is
 /// not searched without a pause.
 #[tokio::test(start_paused = true)]
 async fn work_that_is_left_over_is_tried_at_growing_intervals() {

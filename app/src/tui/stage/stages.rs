@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::*;
 
-/// C546: The stages stand above the prompt while the pattern is at one, with the branches of the
+/// C545: The stages stand above the prompt while the pattern is at one, with the branches of the
 /// current one. A session that is opened again shows the same.
 #[tokio::test]
 async fn the_stages_are_listed_above_the_prompt() {
