@@ -1,6 +1,6 @@
 // A conversation on the page, derived from a session's events. It is the same after a reload, a break and in every tab.
 
-import { count, debounced, el, short } from './dom.js';
+import { count, debounced, el, short, visible } from './dom.js';
 import { Markdown } from './markdown.js';
 import { writtenBy } from './todos.js';
 import { ToolCall, image } from './tool.js';
@@ -336,8 +336,7 @@ export class Conversation {
     if (kind === 'goal' && data?.rounds !== undefined) {
       this.notice(`The goal is ${data.reached ? '' : 'not '}reached after ${count(data.rounds, 'round')}.`);
     }
-    if (kind === 'goal_progress' && data) this.notice(`Round ${data.round} of ${data.rounds}: ${data.why || 'the goal is not reached.'}`);
-    if (kind === 'goal' && data) this.notice(`The goal is ${data.reached ? '' : 'not '}reached after ${data.rounds} ${data.rounds === 1 ? 'round' : 'rounds'}.`);
+    if (kind === 'goal_progress' && data) this.notice(`Round ${data.round} of ${data.rounds}: ${visible(data.why || 'the goal is not reached.')}`);
   }
 
   queue_update({ added, removed = [] }) {

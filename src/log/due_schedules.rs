@@ -60,9 +60,9 @@ enum Attempt {
 /// it waits for its run.
 ///
 /// An input is tried again a minute later, and does not delay the others, while its session waits
-/// for a decision on an action or on an interrupted run that is [left](Interrupted::Left), and if it
-/// fails: the session's mailbox is full or cannot be written, or this program cannot read the cron
-/// expression. A failure is logged.
+/// for a decision on an action, or on an interrupted run that is [left](Interrupted::Left), and if
+/// it fails: the session's mailbox is full or cannot be written, or this program cannot read the
+/// cron expression. A failure is logged.
 ///
 /// # Errors
 ///

@@ -9,8 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::AgentEvent;
 
-/// The key of the stages among the values of the request, and the kind of their event.
+/// The key of the stages among the values of the request.
+pub(crate) const STAGES_KEY: &str = "stages:";
+/// The kind of their event.
 pub(crate) const STAGES: &str = "stages";
+
+/// Maximum number of stages. When another one begins, the first one that has ended is left out.
+const MAX_STAGES: usize = 100;
 
 /// A part of a pattern's work on a request of the user, such as a node of a graph.
 ///
@@ -108,18 +113,24 @@ impl Stage {
     }
 
     /// Begins a stage at this time, and ends the others. A visit that has begun before changes
-    /// nothing.
-    pub(crate) fn begin(self, all: &mut Vec<Stage>, now: u64) {
+    /// nothing, and `false` is returned.
+    pub(crate) fn begin(self, all: &mut Vec<Stage>, now: u64) -> bool {
         let known = all.iter().position(|stage| stage.name == self.name);
         if known.is_some_and(|at| all[at].visits >= self.visits) {
-            return;
+            return false;
         }
         Stage::end(all, now);
         let begun = Stage { since: now, ..self };
         match known {
             Some(at) => all[at] = begun,
-            None => all.push(begun),
+            None => {
+                if all.len() >= MAX_STAGES {
+                    all.remove(0);
+                }
+                all.push(begun);
+            }
         }
+        true
     }
 
     /// Ends all stages at this time.

@@ -10,7 +10,7 @@ use loopwright_core::tool::ToolUpdate;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::part::{approval_id, detached, input, output, tool_metadata};
+use super::part::{STAGES, approval_id, detached, input, output, tool_metadata};
 use crate::encode::{Encode, Progress};
 use crate::failure::RunFailure;
 use crate::reply::{Fragment, PartKind, ReplyFold};
@@ -250,6 +250,9 @@ impl Encoder {
             AgentEvent::ExternalActionEnd { call, decision, .. } => {
                 self.start(None, to);
                 self.decided(call, decision, to);
+            }
+            AgentEvent::Custom { kind, data } if **kind == *STAGES => {
+                push(to, transient(kind, json!(data)));
             }
             AgentEvent::Custom { kind, data } => {
                 push(to, json!({ "type": format!("data-{kind}"), "data": data }));

@@ -8,7 +8,7 @@ use loopwright_core::message::{
 };
 use serde_json::{Value, json};
 
-use super::part::{approval_id, detached, input, output, tool_metadata};
+use super::part::{STAGES, approval_id, detached, input, output, tool_metadata};
 use crate::shown_runs::request_of;
 
 /// Returns the messages of a chat, from the numbered events of its session. A page passes them to
@@ -44,7 +44,7 @@ impl History {
             AgentEvent::ToolExecutionEnd { call, is_error, result, .. } => {
                 self.result(call, *is_error, result);
             }
-            AgentEvent::Custom { kind, data } => {
+            AgentEvent::Custom { kind, data } if **kind != *STAGES => {
                 self.push(json!({ "type": format!("data-{kind}"), "data": data }));
             }
             AgentEvent::Reset => *self = History::default(),

@@ -6,6 +6,10 @@ use serde_json::{Value, json};
 
 use crate::question::answer_schema;
 
+/// The kind of the event with the stages of a pattern's work. Each has all stages, so conversations
+/// do not keep them.
+pub(super) const STAGES: &str = "stages";
+
 /// Returns the input of a call, or its text if it is not JSON.
 pub(super) fn input(call: &ToolCall) -> Value {
     match call.arguments.trim() {

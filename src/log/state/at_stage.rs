@@ -3,26 +3,35 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::session_state::SessionState;
 use crate::event::AgentEvent;
 use crate::log::calls::Phase;
 use crate::log::entry::{LogEntry, StateScope};
-use crate::log::stages::{BranchCounts, STAGES, Stage, under};
+use crate::log::stages::{BranchCounts, STAGES, STAGES_KEY, Stage, under};
 use crate::message::ResultStatus;
 
 impl SessionState {
     /// Updates the stages after an entry was applied. Emits an event if they have changed, except
     /// at the beginning of an ownership and at the end of a run, whose event is the last one.
     pub(super) fn update_stages(&mut self, entry: &LogEntry, emit: &mut dyn FnMut(AgentEvent)) {
-        let is_set = |entry: &LogEntry| match entry {
-            LogEntry::State { scope, key, .. } => *scope == StateScope::Request && **key == *STAGES,
+        let is_set = match entry {
+            LogEntry::State { scope, key, .. } => {
+                *scope == StateScope::Request && **key == *STAGES_KEY
+            }
             _ => false,
         };
-        if self.stages.is_empty() && !is_set(entry) {
+        if self.stages.is_empty() && !is_set {
             return;
         }
-        let stages = self.stages_now();
+        let value = self.values.get(&(StateScope::Request, STAGES_KEY.into()));
+        let stages = match value {
+            None => Vec::new(),
+            Some(value) if is_set => self.read_stages(value),
+            Some(_) if self.stages.iter().all(|stage| stage.until.is_some()) => return,
+            Some(_) => self.count_current(),
+        };
         if stages == self.stages {
             return;
         }
@@ -34,13 +43,20 @@ impl SessionState {
         }
     }
 
-    fn stages_now(&self) -> Vec<Stage> {
-        let value = self.values.get(&(StateScope::Request, STAGES.into()));
-        let stages = value.and_then(|value| Vec::<Stage>::deserialize(&**value).ok());
-        let mut stages = stages.unwrap_or_default();
+    fn read_stages(&self, value: &Value) -> Vec<Stage> {
+        let mut stages = Vec::<Stage>::deserialize(value).unwrap_or_default();
         for stage in &mut stages {
             let is_current = stage.until.is_none();
             stage.branches = stage.branches.take().map(|known| self.count(known, is_current));
+        }
+        stages
+    }
+
+    /// Returns the stages with the branches of the current one as they are now.
+    fn count_current(&self) -> Vec<Stage> {
+        let mut stages = self.stages.clone();
+        for stage in stages.iter_mut().filter(|stage| stage.until.is_none()) {
+            stage.branches = stage.branches.take().map(|known| self.count(known, true));
         }
         stages
     }

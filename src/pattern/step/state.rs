@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::StepError;
 use crate::log::entry::StateScope;
-use crate::log::stages::{STAGES, Stage};
+use crate::log::stages::{STAGES_KEY, Stage};
 use crate::pattern::step::{StepContext, to_value};
 
 impl StepContext<'_> {
@@ -39,9 +39,10 @@ impl StepContext<'_> {
     ///
     /// Front ends learn it when it is in the log: with the next entry, or while the step waits for
     /// something else. The stages are for this request of the user, as
-    /// [values](StepContext::set_state) are. A stage that has begun before changes nothing, so a
-    /// pattern may be entered again from its top. In a loop, give each
-    /// [visit](crate::log::Stage::visit) its number.
+    /// [values](StepContext::set_state) are, and the last 100 are kept. A stage that has begun
+    /// before changes nothing, so a pattern may be entered again from its top. In a loop, give each
+    /// [visit](crate::log::Stage::visit) its number. A pattern that begins a stage within another
+    /// pattern's stage ends that one. Staged values are written with the beginning.
     ///
     /// # Errors
     ///
@@ -73,8 +74,10 @@ impl StepContext<'_> {
     /// ```
     pub async fn begin_stage(&mut self, stage: impl Into<Stage>) -> Result<(), StepError> {
         let (mut stages, now) = (self.stages(), self.now());
-        stage.into().begin(&mut stages, now);
-        self.set_state(STAGES, stages)?;
+        if !stage.into().begin(&mut stages, now) {
+            return Ok(());
+        }
+        self.set_state(STAGES_KEY, stages)?;
         self.session.journal.stage_values();
         Ok(self.session.journal.apply_ahead().boxed().await?)
     }
@@ -88,14 +91,14 @@ impl StepContext<'_> {
         let (mut stages, now) = (self.stages(), self.now());
         if stages.iter().any(|stage| stage.until.is_none()) {
             Stage::end(&mut stages, now);
-            self.set_state(STAGES, stages)?;
+            self.set_state(STAGES_KEY, stages)?;
         }
         Ok(())
     }
 
     /// Returns the stages of the work so far, without the counts of their branches.
     pub fn stages(&self) -> Vec<Stage> {
-        self.state(STAGES).unwrap_or_default()
+        self.state(STAGES_KEY).unwrap_or_default()
     }
 
     /// Returns a value that the pattern has set for the session. Returns `None` if it is not set or

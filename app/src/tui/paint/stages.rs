@@ -7,12 +7,12 @@ use super::flow::{Fragment, columns, shorten};
 use super::theme::Theme;
 use crate::wording;
 
-/// Lays out at most `max` stages around the current one, with the time that each took. Returns no
-/// line if the pattern is at no stage.
+/// Lays out at most `max` stages around the current one, with the time that each took, at `now` if
+/// a run is in progress. Returns no line if the pattern is at no stage.
 pub(crate) fn stages(
     stages: &[Stage],
     max: usize,
-    now: u64,
+    now: Option<u64>,
     width: u16,
     theme: &Theme,
 ) -> Vec<Line<'static>> {
@@ -21,13 +21,15 @@ pub(crate) fn stages(
     stages.iter().skip(first).take(max).map(|stage| line(stage, now, width, theme)).collect()
 }
 
-fn line(stage: &Stage, now: u64, width: u16, theme: &Theme) -> Line<'static> {
+fn line(stage: &Stage, now: Option<u64>, width: u16, theme: &Theme) -> Line<'static> {
     let (mark, mark_style, style) = match stage.until {
         Some(_) => ("✓", theme.ok, theme.dim),
-        None => ("●", theme.accent, theme.text),
+        None if now.is_some() => ("●", theme.accent, theme.text),
+        None => ("○", theme.dim, theme.text),
     };
-    let seconds = stage.until.unwrap_or(now).saturating_sub(stage.since) / 1000;
-    let took = format!("  {}", wording::time(seconds));
+    let end = stage.until.or(now);
+    let seconds = end.map(|end| end.saturating_sub(stage.since) / 1000);
+    let took = seconds.map_or_else(String::new, |seconds| format!("  {}", wording::time(seconds)));
     let room = usize::from(width).saturating_sub(columns(&took));
     let text = shorten(&format!("{mark} {}", wording::stage(stage)), room);
     let rest = text.strip_prefix(mark).unwrap_or_default().to_owned();

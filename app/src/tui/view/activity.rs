@@ -24,7 +24,8 @@ pub(super) fn lines(state: &State, theme: &Theme, width: u16) -> Vec<Line<'stati
     lines.extend(working(state, theme, width));
     if !state.dialog.is_open() {
         let room = width.saturating_sub(4).max(1);
-        let stages = stages(&state.stages, MAX_STAGE_LINES, state.now, room, theme);
+        let now = state.is_working().then_some(state.now);
+        let stages = stages(&state.stages, MAX_STAGE_LINES, now, room, theme);
         let list = state.transcript.open_todos();
         let todos = list.map(|list| todos(list, MAX_TODO_LINES, room, theme));
         for mut line in stages.into_iter().chain(todos.into_iter().flatten()) {
