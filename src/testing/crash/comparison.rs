@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::log::entry::{BUDGET_KEY, LogEntry, StateScope};
 use crate::log::replay_messages;
 use crate::log::session_log::SessionLog;
-use crate::log::stages::STAGES;
+use crate::log::stages::STAGES_KEY;
 use crate::message::{CallId, History, Message};
 use crate::testing::check_error::CheckError;
 use crate::testing::recording::is_same_message;
@@ -59,7 +59,7 @@ impl Product {
                 .into_iter()
                 // The usage until a part began has lost requests in it, and a restart may lead past
                 // a stage, at other times.
-                .filter(|((_, key), _)| !key.starts_with(BUDGET_KEY) && **key != *STAGES)
+                .filter(|((_, key), _)| !key.starts_with(BUDGET_KEY) && **key != *STAGES_KEY)
                 .map(|(key, value)| (key, without_numbers(&value, &log.messages())))
                 .collect(),
         }
