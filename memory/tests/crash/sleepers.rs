@@ -267,7 +267,6 @@ async fn schedules_are_carried_out_once(kind: Kind, kills: usize, seed: &mut u64
         let once = posted.iter().filter(|input| input.starts_with("schedule:once-"));
         assert_eq!(once.count() as u64, NAPS * (n as u64 + 1), "{posted:?}");
     }
-    println!("{kind:?}: {inside} timers have ended inside a run");
 }
 
 /// Posts the signal of a session, which changes nothing if it was posted before.
