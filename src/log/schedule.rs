@@ -95,8 +95,9 @@ impl Schedule {
         self.again_at.unwrap_or(self.next)
     }
 
-    /// Checks the length of the parts, and whether the input can be posted. Call it before a
-    /// schedule that was not built with [`repeat`](Schedule::repeat) is [put](Schedules::put).
+    /// Checks the length of the parts, and whether the input can be posted. Call it for a schedule
+    /// that was not built with [`repeat`](Schedule::repeat), before
+    /// [`Schedules::put`](crate::log::Schedules::put).
     ///
     /// # Errors
     ///
