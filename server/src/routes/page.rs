@@ -88,6 +88,6 @@ mod tests {
         }
         assert!(count > 10, "only {count} were found");
         let bytes: usize = FILES.iter().map(|file| file.2.len()).sum();
-        assert!(bytes < 124 * 1024, "{bytes} bytes");
+        assert!(bytes < 128 * 1024, "{bytes} bytes");
     }
 }
