@@ -60,8 +60,9 @@ impl<S: Send + Sync> FromRequestParts<S> for SchedulePath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         parameter(parts, state, "schedule").await.map(SchedulePath).ok_or_else(|| {
-            let why = "The id of a schedule has 1 to 200 bytes, and no control characters.";
-            ApiError::new(ErrorKind::BadRequest, why)
+            let why = "There is no such schedule: an id has 1 to 200 bytes, and no control \
+                       characters.";
+            ApiError::new(ErrorKind::NotFound, why)
         })
     }
 }

@@ -54,7 +54,18 @@ pub(crate) struct ScheduleList {
 
 /// A message for certain times: either `time` or `cron` says when.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(extend("oneOf" = [{ "required": ["time"] }, { "required": ["cron"] }]))]
+#[schemars(extend("oneOf" = [
+    {
+        "required": ["time"],
+        "properties": {
+            "time": { "type": "integer" }, "cron": { "type": "null" }, "time_zone": { "type": "null" }
+        }
+    },
+    {
+        "required": ["cron"],
+        "properties": { "cron": { "type": "string" }, "time": { "type": "null" } }
+    }
+]))]
 pub(crate) struct ScheduleBody {
     /// The message, which starts a run like a prompt.
     #[schemars(regex(pattern = NOT_BLANK))]
