@@ -1,14 +1,14 @@
 // The page: the list of sessions, one conversation, and the composer of messages.
 
 import { ApiError, call, newId, send } from './api.js';
-import { arrange, byId, debounced, el, short } from './dom.js';
+import { arrange, byId, debounced, el, onClick, short } from './dom.js';
 import { PAGE_EVENTS, follow } from './events.js';
 import { acceptImages, putBack, takeImages } from './images.js';
 import { showMemory } from './memory.js';
 import { editSettings } from './settings.js';
 import { addressParameters } from './token.js';
 import { Conversation } from './view.js';
-import { showWork } from './work.js';
+import { asleep, showWork } from './work.js';
 
 const [log, scroll, prompt, problem] = ['log', 'scroll', 'prompt', 'problem'].map(byId);
 const narrow = matchMedia('(max-width: 760px)');
@@ -125,8 +125,8 @@ const refreshSession = reading(async () => {
   conversation.interrupted(one.interrupted ? info.run : null, one.held);
   const { title, run, changed, pending = [], settings } = info;
   const known = listed.find((other) => other.id === id);
-  const { model } = one;
-  if (known) Object.assign(known, { name: settings?.name, model, title, run, changed, pending_actions: pending.length, interrupted: one.interrupted, wakes_at: one.wakes_at, awaited_signals: one.awaited_signals });
+  const { model, interrupted, wakes_at, awaited_signals } = one;
+  if (known) Object.assign(known, { name: settings?.name, model, title, run, changed, pending_actions: pending.length, interrupted, wakes_at, awaited_signals });
 });
 
 let listed = []; // the sessions in the list, the last changed first
@@ -172,7 +172,7 @@ function list() {
     const run = one.interrupted || (one.id === session && conversation.interruption) ? 'interrupted' : 'working';
     const shown = {
       id: one.id, title: one.name || one.title || 'New session',
-      state: one.pending_actions ? 'waits for you' : one.run ? run : one.wakes_at ? `asleep until ${new Date(one.wakes_at).toLocaleString()}` : one.awaited_signals ? 'waits for an event' : ago(one.changed),
+      state: one.pending_actions ? 'waits for you' : one.run ? run : one.wakes_at || one.awaited_signals ? asleep(one) : ago(one.changed),
       setup: [one.model, one.directory].filter(Boolean).join(' · '),
       current: one.id === session, confirm: one.id === confirming,
     };
@@ -254,7 +254,7 @@ function show() {
   byId('hint').textContent = running
     ? 'Enter steers · Alt+Enter sends when the run is done · Esc stops'
     : actions.size ? 'A message instead of a decision denies the pending actions' : hint();
-  showWork(conversation, kind);
+  showWork(conversation, words);
   const texts = (kind) => queue.filter((queued) => queued.queue === kind).map(({ text }) => text);
   const lines = [
     ...texts('steering').map((text) => ['Steers', text]),
@@ -422,7 +422,7 @@ scroll.addEventListener('scroll', () => {
 const sizes = new ResizeObserver(followEnd);
 sizes.observe(log);
 sizes.observe(scroll);
-byId('down').addEventListener('click', () => ((following = true), followEnd(), prompt.focus()));
+onClick('down', () => ((following = true), followEnd(), prompt.focus()));
 
 /* Earlier events, drawn when the user scrolls to them */
 
@@ -460,17 +460,17 @@ function nav(shown) {
 }
 
 byId('composer').addEventListener('submit', (event) => (event.preventDefault(), submit(false)));
-byId('stop').addEventListener('click', stop);
+onClick('stop', stop);
 document.querySelector('.skip').addEventListener('click', (event) => (event.preventDefault(), prompt.focus()));
 byId('agent').addEventListener('change', show);
-byId('compact').addEventListener('click', () => compact());
-byId('show-settings').addEventListener('click', showSettings);
+onClick('compact', () => compact());
+onClick('show-settings', showSettings);
 acceptImages(reporting);
-byId('menu').addEventListener('click', () => nav(true));
-byId('hide').addEventListener('click', () => nav(false));
-byId('earlier').addEventListener('click', showEarlier);
-byId('more-sessions').addEventListener('click', showMore);
-byId('new').addEventListener('click', () => (location.hash ? (location.hash = '') : open(null)));
+onClick('menu', () => nav(true));
+onClick('hide', () => nav(false));
+onClick('earlier', showEarlier);
+onClick('more-sessions', showMore);
+onClick('new', () => (location.hash ? (location.hash = '') : open(null)));
 prompt.addEventListener('input', grow);
 prompt.addEventListener('keydown', (key) => {
   if (key.key !== 'Enter' || key.shiftKey || key.isComposing) return;

@@ -1,13 +1,13 @@
 // The common parts of cards that ask the user: a title, a face, the error of the last decision, a way to deny.
 
-import { el } from './dom.js';
+import { el, visible } from './dom.js';
 import { drawTerms } from './terms.js';
 
 export const button = (text, onclick, kind = '') => el('button', { type: 'button', class: kind, onclick }, text);
 export const row = (...buttons) => el('div', { class: 'row' }, ...buttons);
 
 /** Returns the sub-agent that needs a decision, as `outer/inner`, or an empty text. */
-export const agentOf = ({ path = [] }) => path.join('/');
+export const agentOf = ({ path = [] }) => visible(path.join('/'));
 
 /** Creates a card without content. `resolve(body)` sends a decision on the action, and shows why it was refused. */
 export function emptyCard(text, action, decide) {

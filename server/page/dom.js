@@ -32,6 +32,8 @@ export function debounced(delay, work) {
 /** Returns the element with this id. */
 export const byId = (id) => document.getElementById(id);
 
+export const onClick = (id, work) => byId(id).addEventListener('click', work);
+
 /** Returns a text cut to `max` characters. */
 export const truncated = (text, max) => (text.length > max ? `${text.slice(0, max)}…` : text);
 

@@ -2,11 +2,9 @@
 // stream. The tab that holds a lock reads it for all, and passes each frame to the tab that follows its session. When that
 // tab is closed, the next one gets the lock.
 
-import { ApiError, BASE, call, hex, isTemporary, newId, request, token } from './api.js';
+import { ApiError, BASE, call, hex, isTemporary, newId, token } from './api.js';
 import { frames } from './frames.js';
 
-/** Milliseconds after which a silent stream counts as dead. The server sends something every 15 s. */
-const SILENCE_TIMEOUT = 40_000;
 /** The number of earlier events per page. */
 export const PAGE_EVENTS = 400;
 /** Milliseconds between attempts to reconnect. */
@@ -19,11 +17,12 @@ let current = null; // the session that this tab follows
 
 /** A delay that grows from one attempt to the next, and ends early when the network or the user is back. */
 class Backoff {
+  delay = MIN_RETRY_DELAY;
   reset() { this.delay = MIN_RETRY_DELAY; }
   end() { this.done?.(); }
   wait() {
-    const pause = (this.delay ?? MIN_RETRY_DELAY) * (0.75 + Math.random() / 2);
-    this.delay = Math.min((this.delay ?? MIN_RETRY_DELAY) * 2, MAX_RETRY_DELAY);
+    const pause = this.delay * (0.75 + Math.random() / 2);
+    this.delay = Math.min(this.delay * 2, MAX_RETRY_DELAY);
     return new Promise((done) => {
       const timer = setTimeout(done, pause);
       this.done = () => (clearTimeout(timer), done());
@@ -131,6 +130,7 @@ class Group {
 
   leave() {
     this.left.abort();
+    this.broken.abort();
     this.tabs.forEach(({ channel }) => channel?.close());
   }
 
@@ -248,23 +248,12 @@ class Group {
 
   async readOnce() {
     this.broken = new AbortController();
-    const { broken } = this;
-    let timer;
-    const received = () => (clearTimeout(timer), (timer = setTimeout(() => broken.abort(), SILENCE_TIMEOUT)));
-    try {
-      received();
-      const signal = AbortSignal.any([this.left.signal, broken.signal]);
-      const response = await request('POST', 'events', { body: {}, signal });
-      for await (const data of frames(response.body, received)) {
-        const frame = JSON.parse(data);
-        if (frame.feed) this.pass(frame);
-        if (frame.type !== 'stream') continue;
-        this.backoff.reset();
-        [this.stream, this.failure] = [frame.stream, null];
-        this.tell({ type: 'opened' });
-      }
-    } finally {
-      clearTimeout(timer);
+    for await (const frame of frames('POST', 'events', {}, this.broken)) {
+      if (frame.feed) this.pass(frame);
+      if (frame.type !== 'stream') continue;
+      this.backoff.reset();
+      [this.stream, this.failure] = [frame.stream, null];
+      this.tell({ type: 'opened' });
     }
   }
 }

@@ -1,13 +1,11 @@
 // The page for people who only decide: the pending actions that they may see, of all sessions.
 
-import { call, newId, request, send } from './api.js';
+import { call, newId, send } from './api.js';
 import { byId, el } from './dom.js';
 import { frames } from './frames.js';
 import { actionCard } from './tool.js';
 import { addressParameters } from './token.js';
 
-/** Milliseconds after which a silent stream counts as dead. The server sends something every 15 s. */
-const SILENCE_TIMEOUT = 40_000;
 /** Milliseconds between attempts to reconnect. */
 const RETRY_DELAY = 2_000;
 
@@ -54,31 +52,18 @@ function resolved(session, id) {
 
 /** Reads the stream until it ends. */
 async function read() {
-  const end = new AbortController();
-  let silence;
-  const received = () => {
-    clearTimeout(silence);
-    silence = setTimeout(() => end.abort(), SILENCE_TIMEOUT);
-  };
-  try {
-    const { body } = await request('GET', 'inbox/events', { signal: end.signal });
-    const seen = new Set();
-    received();
-    for await (const data of frames(body, received)) {
-      const frame = JSON.parse(data);
-      if (frame.type === 'pending') {
-        seen.add(keyOf(frame.action.session, frame.action.call));
-        pending(frame.action);
-      } else if (frame.type === 'resolved') {
-        resolved(frame.session, frame.call);
-      } else if (frame.type === 'ready') {
-        for (const [key, { action }] of [...cards]) if (!seen.has(key)) resolved(action.session, action.call);
-        showStatus('', 'ready');
-        count();
-      }
+  const seen = new Set();
+  for await (const frame of frames('GET', 'inbox/events', undefined, new AbortController())) {
+    if (frame.type === 'pending') {
+      seen.add(keyOf(frame.action.session, frame.action.call));
+      pending(frame.action);
+    } else if (frame.type === 'resolved') {
+      resolved(frame.session, frame.call);
+    } else if (frame.type === 'ready') {
+      for (const [key, { action }] of [...cards]) if (!seen.has(key)) resolved(action.session, action.call);
+      showStatus('', 'ready');
+      count();
     }
-  } finally {
-    clearTimeout(silence);
   }
 }
 

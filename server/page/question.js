@@ -1,7 +1,7 @@
 // The card of a question: its text, and the form for the answer.
 
 import { agentOf, button, denial, emptyCard, row } from './card.js';
-import { el } from './dom.js';
+import { el, visible } from './dom.js';
 
 let cards = 0; // names of radio buttons and ids of hints are unique on the page
 
@@ -12,9 +12,9 @@ export function questionOf({ request }) {
   return asks ? request.data : null;
 }
 
-/** Creates the card. `drawArguments` draws a schema, and `visible` names characters that would hide others. */
-export function questionCard(question, action, decide, drawArguments, visible) {
-  const { node, title, face, showProblem, resolve } = emptyCard(`${visible(agentOf(action)) || 'The agent'} asks`, action, decide);
+/** Creates the card. `drawArguments` draws a schema. */
+export function questionCard(question, action, decide, drawArguments) {
+  const { node, title, face, showProblem, resolve } = emptyCard(`${agentOf(action) || 'The agent'} asks`, action, decide);
   const hint = `question-${++cards}`;
   const text = el('p', { class: 'question', id: hint }, visible(question.question));
   const input = { choice: options, several: options, text: writing, json, secret }[question.form]();

@@ -4,7 +4,7 @@ import { agentOf, button, denial, emptyCard, row } from './card.js';
 import { MAX_CHARS, bounded, el, truncated, visible } from './dom.js';
 import { questionCard, questionOf } from './question.js';
 import { allows } from './terms.js';
-import { drawTodos, progress, writtenBy } from './todos.js';
+import { drawItems, progress, writtenBy } from './work.js';
 
 /** Maximum number of lines drawn of one text. */
 const MAX_LINES = 2_000;
@@ -71,9 +71,6 @@ function gist(value) {
   return truncated(visible((first ?? texts[0] ?? '').split('\n', 1)[0]), 120);
 }
 
-/** Returns the request of a pending action beyond an approval: `{kind, data}`, or undefined. */
-const requestOf = (action) => action.request;
-
 /** A call on the page. */
 export class ToolCall {
   constructor(name) {
@@ -98,7 +95,7 @@ export class ToolCall {
   }
 
   /** Appends raw text of the arguments while the model writes it. */
-  write(delta) {
+  add(delta) {
     this.raw += delta;
     if (!this.args.firstChild) this.args.append(pre(''));
     if (this.raw.length <= MAX_CHARS) this.args.firstChild.append(delta);
@@ -156,7 +153,7 @@ export class ToolCall {
     } else if (writtenBy(result)) {
       this.args.replaceChildren();
       this.label.textContent = progress(details.todos);
-      this.out.append(drawTodos(details.todos));
+      this.out.append(drawItems(details.todos));
     } else {
       for (const part of result.content) this.out.append(part.type === 'image' ? image(part) : pre(plain(part.text ?? '')));
       if (details?.end && details.session) this.out.append(el('p', { class: 'note' }, `The sub-agent’s session is ${details.session}.`));
@@ -169,7 +166,7 @@ export class ToolCall {
     this.setStatus('waiting');
     this.setArguments(action.arguments);
     const question = questionOf(action);
-    this.args.hidden = !requestOf(action) || Boolean(question); // the card shows them
+    this.args.hidden = !action.request || Boolean(question); // the card shows them
     this.asks = Boolean(question);
     this.card = actionCard(action, decide, preview);
     this.node.append(this.card);
@@ -184,9 +181,11 @@ export class ToolCall {
     this.node.append(node);
   }
 
+  note(text) { this.notes.append(el('p', { class: 'note' }, text)); }
+
   /** Shows an approval of an action that needs further approvals. */
   approved(who) {
-    this.notes.append(el('p', { class: 'note' }, `Approved by ${who}. More approvals are required.`));
+    this.note(`Approved by ${who}. More approvals are required.`);
   }
 
   /** Shows the decision that resolved an action of its sub-agent. */
@@ -196,7 +195,7 @@ export class ToolCall {
     known.node.remove();
     this.cards.delete(call);
     const [kind, more] = kindOf(decision);
-    this.notes.append(el('p', { class: 'note' }, `${known.action.name}: ${wordsFor(kind, more, who, questionOf(known.action))}`));
+    this.note(`${known.action.name}: ${wordsFor(kind, more, who, questionOf(known.action))}`);
     if (!this.cards.size) this.setStatus('running');
   }
 
@@ -204,7 +203,7 @@ export class ToolCall {
   resolved(decision, who) {
     this.removeCard();
     const [kind, more] = kindOf(decision);
-    this.notes.append(el('p', { class: 'note' }, wordsFor(kind, more, who, this.asks)));
+    this.note(wordsFor(kind, more, who, this.asks));
     if (kind === 'approve_with') this.setArguments(more);
     this.setStatus(kind === 'deny' ? 'denied' : 'ready');
   }
@@ -241,13 +240,13 @@ export function image({ media_type: type, data }) {
 /** Creates the card of an action: a question, or a call. */
 export function actionCard(action, decide, preview) {
   const question = questionOf(action);
-  return question ? questionCard(question, action, decide, drawArguments, visible) : card(action, decide, preview);
+  return question ? questionCard(question, action, decide, drawArguments) : card(action, decide, preview);
 }
 
 function card(action, decide, preview) {
-  const request = requestOf(action);
+  const request = action.request;
   const name = visible(action.name);
-  const agent = agentOf(action) && `${visible(agentOf(action))}: `;
+  const agent = agentOf(action) && `${agentOf(action)}: `;
   const text = agent + (request ? `${name} asks: ${request.kind}` : `Run ${name}?`);
   const { node, title, face, showProblem, resolve } = emptyCard(text, action, decide);
   const back = () => button('Back', () => (showProblem(''), showChoices(), title.focus()));

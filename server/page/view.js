@@ -2,27 +2,34 @@
 
 import { count, debounced, el, short, visible } from './dom.js';
 import { Markdown } from './markdown.js';
-import { writtenBy } from './todos.js';
 import { ToolCall, image } from './tool.js';
+import { asleep, writtenBy } from './work.js';
 
 /** Milliseconds for which deltas are collected before they are drawn. */
 const DRAW_DELAY = 30;
 /** Events that do not change the state around the conversation. */
 const STREAMED = ['message_update', 'detached_update', 'tool_execution_update'];
-const LIMITS = { turns: 'turns', tokens: 'tokens', cost: 'cost', wall_time: 'time', session_turns: 'turns of the session', session_tokens: 'tokens of the session', session_cost: 'cost of the session', session_time: 'time of the session', part_turns: 'turns of a part', part_tokens: 'tokens of a part', part_cost: 'cost of a part', part_time: 'time of a part', repeated_calls: 'repeated calls' };
+/** Returns the words for a limit, as `turns of the session`. */
+const limitOf = (limit) => limit.replace('wall_', '').replace(/_/g, ' ')
+  .replace(/^(session|part) (.*)/, (_, of, what) => `${what} of ${of === 'part' ? 'a part' : 'the session'}`);
 
-/** Text of a reply, drawn while it streams. */
-class Text {
-  constructor() {
-    this.node = el('div', { class: 'md' });
-    this.markdown = new Markdown(this.node);
-    [this.kind, this.text, this.drawn] = ['text', '', 0];
-  }
+/** A text that is drawn while it streams, by `push`. */
+class Block {
+  text = '';
+  drawn = 0;
   add(delta) { this.text += delta; }
   draw() {
-    if (this.drawn < this.text.length) this.markdown.push(this.text.slice(this.drawn));
+    if (this.drawn < this.text.length) this.push(this.text.slice(this.drawn));
     this.drawn = this.text.length;
   }
+}
+
+/** Text of a reply. */
+class Text extends Block {
+  kind = 'text';
+  node = el('div', { class: 'md' });
+  markdown = new Markdown(this.node);
+  push(text) { this.markdown.push(text); }
   end() {
     this.draw();
     this.markdown.end();
@@ -30,18 +37,12 @@ class Text {
 }
 
 /** The thinking of the model, collapsed. */
-class Thinking {
-  constructor() {
-    this.label = el('summary', {}, 'Thinking…');
-    this.body = el('div', { class: 'thought' });
-    this.node = el('details', { class: 'thinking' }, this.label, this.body);
-    [this.kind, this.text, this.drawn] = ['thinking', '', 0];
-  }
-  add(delta) { this.text += delta; }
-  draw() {
-    this.body.append(this.text.slice(this.drawn));
-    this.drawn = this.text.length;
-  }
+class Thinking extends Block {
+  kind = 'thinking';
+  label = el('summary', {}, 'Thinking…');
+  body = el('div', { class: 'thought' });
+  node = el('details', { class: 'thinking' }, this.label, this.body);
+  push(text) { this.body.append(text); }
   end() {
     this.draw();
     this.label.textContent = 'Thought';
@@ -65,17 +66,18 @@ class Reply {
     this.node.replaceChildren(...this.heading);
   }
 
-  addBlock(number, block) {
+  addBlock(number, kind, name) {
+    const block = kind.startsWith('tool_call') ? new ToolCall(name) : kind === 'text' ? new Text() : new Thinking();
     this.blocks.set(number, block);
     this.node.append(block.node);
     return block;
   }
 
   update({ kind, block, delta, name }) {
-    if (kind === 'tool_call_start') return void this.addBlock(block, new ToolCall(name));
+    if (kind === 'tool_call_start') return void this.addBlock(block, kind, name);
     const existing = this.blocks.get(block);
-    if (kind === 'tool_call') existing?.write(delta);
-    else (existing ?? this.addBlock(block, kind === 'text' ? new Text() : new Thinking())).add(delta);
+    if (kind === 'tool_call') existing?.add(delta);
+    else (existing ?? this.addBlock(block, kind)).add(delta);
   }
 
   draw() {
@@ -89,10 +91,7 @@ class Reply {
       part.type === 'tool_call' ? blocks[at].name === part.name : blocks[at].kind === part.type && blocks[at].text === part.text);
     if (!same) {
       this.clear();
-      parts.forEach((part, at) => {
-        if (part.type === 'tool_call') return this.addBlock(at, new ToolCall(part.name));
-        this.addBlock(at, part.type === 'text' ? new Text() : new Thinking()).add(part.text);
-      });
+      parts.forEach(({ type, name, text }, at) => this.addBlock(at, type, name).add(text ?? ''));
     }
     this.node.removeAttribute('aria-busy');
     const calls = [];
@@ -367,11 +366,11 @@ export class Conversation {
     this.open.clear();
     if (end.end === 'error' && this.compacting) this.notice(end.error, 'error');
     else if (end.end === 'error') this.failed(end.error ?? 'The run failed.');
-    if (end.end === 'limit') this.failed(end.error ?? `The limit of ${LIMITS[end.limit] ?? end.limit} is used up.`);
+    if (end.end === 'limit') this.failed(end.error ?? `The limit of ${limitOf(end.limit)} is used up.`);
     const more = end.limit?.startsWith('session') ? '.' : ': a message continues the work.';
-    if (end.end !== 'limit' && end.limit) this.notice(`The limit of ${LIMITS[end.limit] ?? end.limit} is reached${more}`);
+    if (end.end !== 'limit' && end.limit) this.notice(`The limit of ${limitOf(end.limit)} is reached${more}`);
     if (end.end === 'aborted') this.notice('Stopped.');
-    if (end.end === 'sleeping') this.notice(end.wakes_at ? `Asleep until ${new Date(end.wakes_at).toLocaleString()}.` : 'Waiting for an event.');
+    if (end.end === 'sleeping') this.notice(`${asleep(end)}.`);
     if (end.handed_back?.length) this.notice(`Not sent: ${end.handed_back.join(' · ')}`);
     this.on.ended(end);
   }

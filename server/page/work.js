@@ -1,50 +1,60 @@
 // The work in progress, above the message: the stages of the agent's pattern, and the model's todo list.
 
 import { byId, count, el, visible } from './dom.js';
-import { showTodos } from './todos.js';
 
-/** The words for the current stage, by the status of the session. */
-const WORDS = { working: 'running', waiting: 'waits for you', away: 'interrupted', ready: 'paused' };
+const MARKS = { pending: ['○', 'to do'], in_progress: ['●', 'in progress'], completed: ['✓', 'done'] };
+const is = (status) => (item) => item.status === status;
 
-const time = (at) => new Date(at).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' });
-const day = (at) => (new Date(at).toDateString() === new Date().toDateString() ? '' : `${new Date(at).toLocaleDateString()} `);
+/** Returns until when, or for what, an agent sleeps. */
+export const asleep = ({ wakes_at: time }) => (time ? `Asleep until ${new Date(time).toLocaleString()}` : 'Waits for an event');
 
-/** Returns how long a stage took, as `0.4 s` or `3 min`. */
-function took({ since, until }) {
-  const seconds = Math.max(0, until - since) / 1000;
-  return seconds < 90 ? `${seconds.toFixed(seconds < 10 ? 1 : 0)} s` : `${Math.round(seconds / 60)} min`;
+/** Returns the todo list that a call has written, or undefined. */
+export const writtenBy = ({ name, status, details }) =>
+  (name === 'write_todos' && status === 'ok' && Array.isArray(details?.todos) ? details.todos : undefined);
+
+/** Returns what is done and the work in progress, as `1 of 3 done: Fix it`. */
+export function progress(todos) {
+  const working = todos.find(is('in_progress'));
+  return `${todos.filter(is('completed')).length} of ${todos.length} done${working ? `: ${visible(working.content)}` : ''}`;
 }
 
-/** Returns the branches of a stage, as `3 branches: 1 done, 1 running, 1 waits for you`. */
-function branches({ of, done = 0, failed = 0, running = 0, waiting = 0 }, runs) {
-  const parts = [
-    done && `${done} done`, failed && `${failed} failed`, runs && running && `${running} running`,
-    waiting && count(waiting, 'waits for you', 'wait for you'),
-  ].filter(Boolean);
-  return `${count(of, 'branch', 'branches')}${parts.length && done < of ? `: ${parts.join(', ')}` : ''}`;
+/** Draws items, each with its status and with `more` about it. */
+export const drawItems = (items) => el('ul', { class: 'todos' }, ...items.map(({ content, status, more }) => {
+  const [mark, word] = MARKS[status] ?? ['?', status];
+  return el('li', { 'data-status': status },
+    el('span', { 'aria-hidden': 'true' }, `${mark} `), visible(content), el('span', { class: 'unseen' }, ` (${word})`),
+    more && el('span', { class: 'more' }, ` · ${more}`));
+}));
+
+/** Returns branches as `3 branches: 1 done, 1 running, 1 waits for you`. */
+function branchesOf({ of, done = 0, failed, running, waiting }, runs) {
+  const waits = waiting === 1 ? 'waits for you' : 'wait for you';
+  const parts = [[done, 'done'], [failed, 'failed'], [runs && running, 'running'], [waiting, waits]].filter(([n]) => n);
+  return count(of, 'branch', 'branches') + (parts.length && done < of ? `: ${parts.map((part) => part.join(' ')).join(', ')}` : '');
 }
 
-function drawStage(stage, status, runs) {
-  const current = stage.until === undefined;
+/** Returns a stage as an item. Its branches run only while a run does. */
+function itemOf({ name, since, until, visits, branches }, runs) {
   const more = [
-    stage.visits > 1 && `${stage.visits} times`, stage.branches && branches(stage.branches, current && runs),
-    !current && took(stage),
-  ].filter(Boolean);
-  return el('li', { 'data-status': current ? 'in_progress' : 'completed' },
-    el('span', { 'aria-hidden': 'true' }, current ? '● ' : '✓ '), visible(stage.name),
-    el('span', { class: 'unseen' }, ` (${current ? WORDS[status] : 'done'})`),
-    more.length > 0 && el('span', { class: 'more' }, ` · ${more.join(' · ')}`));
+    visits > 1 && `${visits} times`, branches && branchesOf(branches, runs && !until),
+    until && `${((until - since) / 1000).toFixed(1)} s`,
+  ];
+  return { content: name, status: until ? 'completed' : 'in_progress', more: more.filter(Boolean).join(' · ') };
 }
 
-let shown = ''; // the content of the panel, as JSON
+const drawn = {}; // the content of each panel, as JSON
+
+/** Shows items below a summary, or no panel without one. */
+function showPanel(id, summary, items) {
+  byId(id).hidden = !summary;
+  if (!summary || drawn[id] === (drawn[id] = JSON.stringify([summary, items]))) return;
+  byId(id).replaceChildren(el('summary', {}, summary), drawItems(items));
+}
 
 /** Shows the stages while the pattern is at one, and the todo list until it is completed. */
-export function showWork({ stages = [], todos, running }, status) {
-  showTodos(todos);
-  const panel = byId('stages');
-  const at = stages.find(({ until }) => until === undefined);
-  panel.hidden = !at;
-  if (!at || shown === (shown = JSON.stringify([stages, status, running]))) return;
-  const summary = `At ${visible(at.name)} since ${day(at.since)}${time(at.since)} · ${WORDS[status]}`;
-  panel.replaceChildren(el('summary', {}, summary), el('ul', { class: 'todos' }, ...stages.map((stage) => drawStage(stage, status, running))));
+export function showWork({ stages = [], todos = [], running }, status) {
+  const at = stages.find(({ until }) => !until);
+  showPanel('stages', at && `At ${visible(at.name)} since ${new Date(at.since).toLocaleString()} · ${status.toLowerCase()}`,
+    stages.map((stage) => itemOf(stage, running)));
+  showPanel('todos', !todos.every(is('completed')) && `Todo · ${progress(todos)}`, todos);
 }

@@ -145,7 +145,7 @@ fn notices_and_speakers_are_readable() {
     let tab = fixture.tab();
     tab.eval(NOTICES);
     tab.until_text("#log", "The goal is reached after 1 round.");
-    tab.until_text("#log", "Waiting for an event.");
+    tab.until_text("#log", "Waits for an event.");
     let expected = "12 branches: 4 done, 1 failed, 4 running, 2 wait for you";
     let is_drawn = "draw(), document.querySelector('#stages').innerText";
     tab.until(&format!("({is_drawn}).includes('{expected}')"));
