@@ -81,13 +81,13 @@ pub(crate) enum Command {
     Sessions(Sessions),
     /// List messages that are sent at certain times, and add or remove them.
     ///
-    /// Exit codes: 0 done, 1 there is none, 2 bad usage.
+    /// Exit codes: 0 done, 1 nothing is scheduled, 2 bad usage.
     Schedules(SchedulesArgs),
     /// Wake the agents whose timer rings, and send the messages whose time has come.
     ///
     /// It does what else sessions have to do that no process has open, with the settings that they
     /// were started with, in their directories. Calls that need approval wait. `serve` does all
-    /// this too.
+    /// this too. Exit codes: 0 done, 2 bad usage, 5 work is left over.
     Wake(WakeArgs),
     /// Serve the agent over HTTP.
     ///

@@ -81,7 +81,7 @@ pub(crate) struct WhenArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct WakeArgs {
-    /// Wait for the next timer or schedule, and go on until Ctrl-C.
+    /// Wait for the next timers and schedules, until Ctrl-C.
     #[arg(long)]
     pub(crate) watch: bool,
     #[command(flatten)]

@@ -1,6 +1,6 @@
 //! The schedules of all sessions: a file beside the logs, with one line for each schedule.
 //!
-//! It is small, so each change writes it anew under the lock for changes, and replaces it as a
+//! It is small, so each change writes all of it under the lock for changes, and replaces it as a
 //! whole.
 
 use std::fs;
