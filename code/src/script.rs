@@ -25,6 +25,9 @@ const BEGUN: &str = "code_mode.begun";
 /// The key of [`Stopped`].
 const STOPPED: &str = "code_mode.stopped";
 
+/// Maximum number of [`Stopped`] scripts: the last ones of the session.
+const MAX_STOPPED: usize = 50;
+
 /// The scripts that ended without an output, with the text for the model.
 type Stopped = Vec<(CallId, String)>;
 
@@ -117,6 +120,7 @@ pub(crate) fn end_earlier(step: &mut StepContext<'_>) -> Result<(), StepError> {
         let text = format!("The script was stopped{}.", after(&std::mem::take(&mut calls)));
         stopped.push((script.call.clone(), text));
     }
+    stopped.drain(..stopped.len().saturating_sub(MAX_STOPPED));
     step.set_session_state(STOPPED, stopped)?;
     step.set_session_state(LAST, last.position)
 }
