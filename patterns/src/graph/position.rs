@@ -19,7 +19,9 @@ pub(super) struct Position<S> {
     /// The current node. `None` at the end.
     pub(super) node: Option<String>,
     pub(super) state: S,
-    /// The number of visits to each node.
+    /// The number of visits to each node with branches, which names their results. Visits to other
+    /// nodes are only counted in their stages: a crash may do without one, since calls that were
+    /// open run before the pattern continues.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     visits: BTreeMap<String, u32>,
     /// `true` until the current node has started.
@@ -60,10 +62,11 @@ impl<S: Default + Serialize + DeserializeOwned> Position<S> {
             self.started.insert(name.into(), step.checkpoint());
         }
         let branches = node.branches.as_ref().map(|outline| (outline.count)(step, &self.state));
-        let visit = self.visits.entry(name.into()).or_default();
-        *visit += 1;
-        let mut stage = Stage::new(name).visit(*visit);
+        let known = step.stages().into_iter().find(|stage| *stage.name == *name);
+        let mut stage = Stage::new(name).visit(known.map_or(1, |stage| stage.visits + 1));
         if let Some(branches) = branches {
+            let visit = self.visits.entry(name.into()).or_default();
+            *visit += 1;
             stage = stage.branches(branch_key(name, *visit), branches);
         }
         step.set_state(KEY, &*self)?;

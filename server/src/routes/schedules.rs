@@ -58,7 +58,9 @@ pub(crate) struct ScheduleList {
     {
         "required": ["time"],
         "properties": {
-            "time": { "type": "integer" }, "cron": { "type": "null" }, "time_zone": { "type": "null" }
+            "time": { "type": "integer" },
+            "cron": { "type": "null" },
+            "time_zone": { "type": "null" }
         }
     },
     {
