@@ -71,16 +71,15 @@ pub(crate) fn json_at<T: DeserializeOwned>(text: &str, path: &str) -> Result<T, 
 /// The greatest event or fact number that clients can send. All JSON parsers read it exactly.
 pub(crate) const MAX_POSITION: u64 = MAX_WHOLE;
 
-/// Deserialises an event number or a number of events.
-pub(crate) fn position<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+/// Deserialises a whole number, such as an event number or a time. It may be written as `8.0`,
+/// which is the same number in JSON.
+pub(crate) fn whole_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let Some(number) = Option::<f64>::deserialize(from)? else {
         return Ok(None);
     };
     match number as u64 {
         whole if whole as f64 == number && whole <= MAX_POSITION => Ok(Some(whole)),
-        _ => {
-            Err(D::Error::custom("no position, expected a whole number, at most 9007199254740991"))
-        }
+        _ => Err(D::Error::custom("not whole, expected a whole number, at most 9007199254740991")),
     }
 }
 
@@ -127,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_position_is_a_number_that_every_parser_reads() {
-        let read = |text: &str| position(&mut serde_json::Deserializer::from_str(text));
+        let read = |text: &str| whole_number(&mut serde_json::Deserializer::from_str(text));
         assert_eq!(read("null").unwrap(), None);
         assert_eq!(read("9007199254740991").unwrap(), Some(MAX_POSITION));
         assert_eq!(read("7.0").unwrap(), Some(7));

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::access::path::SchedulePath;
 use crate::access::{Caller, Change, Read, SessionFor, may_read};
 use crate::error::{ApiError, ErrorKind};
-use crate::json::{JsonBody, MAX_POSITION};
+use crate::json::{JsonBody, MAX_POSITION, whole_number};
 use crate::routes::page_query::{cursor, limit};
 use crate::server::Server;
 
@@ -73,7 +73,7 @@ pub(crate) struct ScheduleBody {
     #[schemars(regex(pattern = NOT_BLANK))]
     message: String,
     /// The time of a single message, in milliseconds since 1970.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole_number")]
     #[schemars(range(max = MAX_POSITION))]
     time: Option<u64>,
     /// The times as a cron expression of five fields, such as `0 9 * * MON-FRI`.

@@ -146,7 +146,7 @@ def schedule(body):
     for name, value in (("cron", "0 9 * * MON-FRI"), ("time_zone", "Europe/Berlin")):
         if isinstance(body.get(name), str):
             body[name] = value
-    if isinstance(body.get("time"), int):
+    if isinstance(body.get("time"), (int, float)):
         body["time"] = max(body["time"], 4_000_000_000_000)
 
 

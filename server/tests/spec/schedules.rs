@@ -60,7 +60,7 @@ async fn clients_put_read_and_remove_schedules() {
     assert!(next > now && next <= now + 25 * 3600 * 1000, "{put}");
     assert_eq!((&put["cron"], &put["time_zone"]), (&daily["cron"], &daily["time_zone"]));
     assert_eq!(api.get(&at("daily")).await, put);
-    let once = json!({ "message": "Once.", "time": now + 1_000_000 });
+    let once = json!({ "message": "Once.", "time": (now + 1_000_000) as f64 });
     assert_eq!(api.call("PUT", &at("once"), Some(once.clone())).await.0, 200);
     assert_eq!(api.call("PUT", &at("once"), Some(once)).await.0, 200, "it replaces it");
 
