@@ -86,10 +86,22 @@ fn without_value(why: &str) -> String {
 /// # Errors
 /// Fails if the number is not whole, negative, or larger than [`u32::MAX`].
 pub fn whole_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    Ok(whole_up_to(u32::MAX.into(), from)?.and_then(|whole| whole.try_into().ok()))
+}
+
+/// Deserialises a whole number that may be large, such as a time. It may be written as `8.0`.
+///
+/// # Errors
+/// Fails if the number is not whole, negative, or larger than [`MAX_WHOLE`].
+pub fn large_whole_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    whole_up_to(MAX_WHOLE, from)
+}
+
+fn whole_up_to<'de, D: Deserializer<'de>>(max: u64, from: D) -> Result<Option<u64>, D::Error> {
     let Some(number) = Option::<f64>::deserialize(from)? else { return Ok(None) };
-    match number as u32 {
-        whole if f64::from(whole) == number => Ok(Some(whole)),
-        _ => Err(D::Error::custom("not whole, expected a whole number, at most 4294967295")),
+    match number as u64 {
+        whole if whole as f64 == number && whole <= max => Ok(Some(whole)),
+        _ => Err(D::Error::custom(format!("not whole, expected a whole number, at most {max}"))),
     }
 }
 
@@ -117,6 +129,18 @@ mod tests {
         }
         for text in ["8.5", "-1", "4294967296", "1e300", "true", "\"8\""] {
             assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_large_whole_number_is_a_number_that_every_parser_reads() {
+        let read = |text: &str| large_whole_number(&mut serde_json::Deserializer::from_str(text));
+        assert_eq!(read("null").unwrap(), None);
+        assert_eq!(read("9007199254740991").unwrap(), Some(MAX_WHOLE));
+        assert_eq!(read("7.0").unwrap(), Some(7));
+        for text in ["9007199254740992", "1e30", "-1", "0.5", "\"7\""] {
+            let why = read(text).unwrap_err().to_string();
+            assert!(text.starts_with('"') || why.contains("at most 9007199254740991"), "{why}");
         }
     }
 }

@@ -36,7 +36,9 @@ mod time;
 pub use encode::{Encode, Progress};
 pub use error::DecodeError;
 pub use failure::RunFailure;
-pub use from_json::{MAX_WHOLE, NOT_BLANK, from_json, or_default, pointer_to, whole_number};
+pub use from_json::{
+    MAX_WHOLE, NOT_BLANK, from_json, large_whole_number, or_default, pointer_to, whole_number,
+};
 pub use history::{History, is_json_object, is_tool_name};
 pub use media::{data_url, file};
 pub use rpc::RpcError;

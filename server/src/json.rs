@@ -4,9 +4,8 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
-use loopwright_protocols::{MAX_WHOLE, from_json};
-use serde::de::{DeserializeOwned, Error};
-use serde::{Deserialize, Deserializer};
+use loopwright_protocols::from_json;
+use serde::de::DeserializeOwned;
 
 use crate::error::{ApiError, ErrorKind};
 
@@ -68,24 +67,10 @@ pub(crate) fn json_at<T: DeserializeOwned>(text: &str, path: &str) -> Result<T, 
     Ok(from_json(text.as_bytes(), path)?)
 }
 
-/// The greatest event or fact number that clients can send. All JSON parsers read it exactly.
-pub(crate) const MAX_POSITION: u64 = MAX_WHOLE;
-
-/// Deserialises a whole number, such as an event number or a time. It may be written as `8.0`,
-/// which is the same number in JSON.
-pub(crate) fn whole_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    let Some(number) = Option::<f64>::deserialize(from)? else {
-        return Ok(None);
-    };
-    match number as u64 {
-        whole if whole as f64 == number && whole <= MAX_POSITION => Ok(Some(whole)),
-        _ => Err(D::Error::custom("not whole, expected a whole number, at most 9007199254740991")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use loopwright_protocols::NOT_BLANK;
+    use serde::Deserialize;
 
     use super::*;
 
@@ -122,17 +107,6 @@ mod tests {
             format!("{:?}", json_at::<serde_json::Value>(&deep, "").unwrap_err())
                 .contains("nested too deep")
         );
-    }
-
-    #[test]
-    fn a_position_is_a_number_that_every_parser_reads() {
-        let read = |text: &str| whole_number(&mut serde_json::Deserializer::from_str(text));
-        assert_eq!(read("null").unwrap(), None);
-        assert_eq!(read("9007199254740991").unwrap(), Some(MAX_POSITION));
-        assert_eq!(read("7.0").unwrap(), Some(7));
-        for text in ["9007199254740992", "1e30", "-1", "0.5", "\"7\""] {
-            assert!(read(text).is_err(), "{text}");
-        }
     }
 
     #[test]

@@ -19,9 +19,9 @@ pub(super) struct Position<S> {
     /// The current node. `None` at the end.
     pub(super) node: Option<String>,
     pub(super) state: S,
-    /// The number of visits to each node with branches, which names their results. Visits to other
-    /// nodes are only counted in their stages: a crash may do without one, since calls that were
-    /// open run before the pattern continues.
+    /// The number of visits to each node with branches, whose results are named after it. Visits to
+    /// other nodes are counted in their stages only, since a crash may save one: open calls run
+    /// before the pattern continues.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     visits: BTreeMap<String, u32>,
     /// `true` until the current node has started.

@@ -5,12 +5,12 @@ use axum::extract::{Query, State};
 use axum::routing::get;
 use axum::{Json, Router};
 use loopwright_core::log::{AuditQuery, DecisionRecord};
+use loopwright_protocols::MAX_WHOLE;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Caller, may_audit};
 use crate::error::{ApiError, ErrorKind};
-use crate::json::MAX_POSITION;
 use crate::routes::page_query::{cursor, limit};
 use crate::server::Server;
 
@@ -47,8 +47,8 @@ async fn audit(
 ) -> Result<Json<Decisions>, ApiError> {
     let Query(given) =
         query.map_err(|why| ApiError::new(ErrorKind::BadRequest, why.body_text()))?;
-    if given.since.max(given.until).is_some_and(|time| time > MAX_POSITION) {
-        let why = format!("`since` and `until` must be numbers from 0 to {MAX_POSITION}.");
+    if given.since.max(given.until).is_some_and(|time| time > MAX_WHOLE) {
+        let why = format!("`since` and `until` must be numbers from 0 to {MAX_WHOLE}.");
         return Err(ApiError::new(ErrorKind::BadRequest, why));
     }
     let mut query = AuditQuery::new(limit(given.limit)?);

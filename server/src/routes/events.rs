@@ -10,13 +10,13 @@ use axum::routing::get;
 use axum::{Json, Router};
 use futures::stream;
 use loopwright_core::event::Envelope;
+use loopwright_protocols::MAX_WHOLE;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::access::{Read, SessionFor};
 use crate::error::{ApiError, ErrorKind};
-use crate::json::MAX_POSITION;
 use crate::server::Server;
 use crate::streams::backlog::Start;
 use crate::streams::feed::Feed;
@@ -79,8 +79,8 @@ async fn history(
         let why = format!("`limit` must be a number from 1 to {MAX_PAGE_EVENTS}.");
         return Err(bad_request(why));
     }
-    if query.before > MAX_POSITION {
-        let why = format!("`before` must be a number from 0 to {MAX_POSITION}.");
+    if query.before > MAX_WHOLE {
+        let why = format!("`before` must be a number from 0 to {MAX_WHOLE}.");
         return Err(bad_request(why));
     }
     let shared = server.shared();
@@ -102,8 +102,8 @@ async fn events(
         ApiError::new(ErrorKind::BadRequest, why)
     })?;
     for (name, given) in [("after", query.after), ("last", query.last)] {
-        if given.is_some_and(|number| number > MAX_POSITION) {
-            let why = format!("`{name}` must be a number from 0 to {MAX_POSITION}.");
+        if given.is_some_and(|number| number > MAX_WHOLE) {
+            let why = format!("`{name}` must be a number from 0 to {MAX_WHOLE}.");
             return Err(ApiError::new(ErrorKind::BadRequest, why));
         }
     }
@@ -123,7 +123,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
         return Ok(None);
     };
     let number = id.to_str().ok().and_then(|id| id.parse().ok());
-    let number = number.filter(|number| *number <= MAX_POSITION);
+    let number = number.filter(|number| *number <= MAX_WHOLE);
     number.map(Some).ok_or_else(|| not_a_number("Last-Event-ID"))
 }
 

@@ -6,12 +6,12 @@ use axum::http::StatusCode;
 use axum::routing::{delete, get};
 use axum::{Json, Router};
 use loopwright_memory::long_term::{Fact, LongTerm, LongTermError, Scope};
+use loopwright_protocols::MAX_WHOLE;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::access::Caller;
 use crate::error::{ApiError, ErrorKind};
-use crate::json::MAX_POSITION;
 use crate::server::Server;
 
 /// The default number of facts per page.
@@ -76,8 +76,8 @@ async fn list(
         let why = format!("`limit` must be a number from 1 to {MAX_PAGE_FACTS}.");
         return Err(ApiError::new(ErrorKind::BadRequest, why));
     }
-    if query.after > MAX_POSITION {
-        let why = format!("`after` must be a number from 0 to {MAX_POSITION}.");
+    if query.after > MAX_WHOLE {
+        let why = format!("`after` must be a number from 0 to {MAX_WHOLE}.");
         return Err(ApiError::new(ErrorKind::BadRequest, why));
     }
     let limit = limit as usize;

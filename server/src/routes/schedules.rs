@@ -10,14 +10,14 @@ use axum::routing::get;
 use axum::{Json, Router};
 use loopwright_core::event::{InputEvent, Prompt};
 use loopwright_core::log::{InvalidSchedule, MemoryError, Schedule, ScheduleQuery, Schedules};
-use loopwright_protocols::NOT_BLANK;
+use loopwright_protocols::{MAX_WHOLE, NOT_BLANK, large_whole_number};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::access::path::SchedulePath;
 use crate::access::{Caller, Change, Read, SessionFor, may_read};
 use crate::error::{ApiError, ErrorKind};
-use crate::json::{JsonBody, MAX_POSITION, whole_number};
+use crate::json::JsonBody;
 use crate::routes::page_query::{cursor, limit};
 use crate::server::Server;
 
@@ -73,8 +73,8 @@ pub(crate) struct ScheduleBody {
     #[schemars(regex(pattern = NOT_BLANK))]
     message: String,
     /// The time of a single message, in milliseconds since 1970.
-    #[serde(default, deserialize_with = "whole_number")]
-    #[schemars(range(max = MAX_POSITION))]
+    #[serde(default, deserialize_with = "large_whole_number")]
+    #[schemars(range(max = MAX_WHOLE))]
     time: Option<u64>,
     /// The times as a cron expression of five fields, such as `0 9 * * MON-FRI`.
     #[serde(default)]

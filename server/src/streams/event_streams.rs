@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use loopwright_core::{Environment, SystemEnvironment};
+use loopwright_protocols::{MAX_WHOLE, large_whole_number};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -11,7 +12,6 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::backlog::Start;
 use crate::error::{ApiError, ErrorKind};
-use crate::json::{MAX_POSITION, whole_number};
 
 /// Maximum number of changes of a stream whose client has not read the earlier frames.
 const MAX_CHANGES: usize = 64;
@@ -43,13 +43,13 @@ pub(crate) struct Follow {
     /// The id of the session.
     pub(crate) session: Arc<str>,
     /// The number of the last event that the client has. Without it, all events are sent.
-    #[serde(default, deserialize_with = "whole_number")]
-    #[schemars(range(max = MAX_POSITION))]
+    #[serde(default, deserialize_with = "large_whole_number")]
+    #[schemars(range(max = MAX_WHOLE))]
     pub(crate) after: Option<u64>,
     /// Without `after`: about how many of the last events are sent, in whole turns, fewer if they
     /// are long. `GET /api/sessions/{id}/history` returns earlier ones.
-    #[serde(default, deserialize_with = "whole_number")]
-    #[schemars(range(max = MAX_POSITION))]
+    #[serde(default, deserialize_with = "large_whole_number")]
+    #[schemars(range(max = MAX_WHOLE))]
     pub(crate) last: Option<u64>,
     /// `true` if new events of sub-agents are sent too.
     #[serde(default)]

@@ -1,11 +1,11 @@
 //! The operations that return events.
 
 use loopwright_core::event::Envelope;
+use loopwright_protocols::MAX_WHOLE;
 use serde_json::json;
 
 use super::document::Document;
 use super::operations::{BAD_BODY, BUSY, DRAINING, NO_SESSION};
-use crate::json::MAX_POSITION;
 use crate::routes::event_streams::StreamFrame;
 use crate::routes::events::{History, MAX_PAGE_EVENTS, PAGE_EVENTS};
 use crate::routes::inbox::InboxFrame;
@@ -33,7 +33,7 @@ pub(super) fn describe(document: &mut Document) {
 }
 
 fn session_events(document: &mut Document) {
-    let number = json!({ "type": "integer", "minimum": 0, "maximum": MAX_POSITION });
+    let number = json!({ "type": "integer", "minimum": 0, "maximum": MAX_WHOLE });
     document
         .operation(
             "get",
@@ -93,7 +93,7 @@ fn history(document: &mut Document) {
         .parameter(
             "query",
             "before",
-            json!({ "type": "integer", "minimum": 0, "maximum": MAX_POSITION }),
+            json!({ "type": "integer", "minimum": 0, "maximum": MAX_WHOLE }),
             "Only events before this number: the first one that the client has.",
         )
         .optional_parameter(

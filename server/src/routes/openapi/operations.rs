@@ -2,10 +2,10 @@
 
 use loopwright_core::tool::Question;
 use loopwright_host::{SessionSettings, SettingsChange};
+use loopwright_protocols::MAX_WHOLE;
 use serde_json::json;
 
 use super::document::Document;
-use crate::json::MAX_POSITION;
 use crate::routes::audit::Decisions;
 use crate::routes::health::Health;
 #[cfg(feature = "long-term")]
@@ -295,7 +295,7 @@ fn actions(document: &mut Document) {
         )
         .errors(&[(400, "A parameter is invalid.")])
         .add();
-    let time = json!({ "type": "integer", "minimum": 0, "maximum": MAX_POSITION });
+    let time = json!({ "type": "integer", "minimum": 0, "maximum": MAX_WHOLE });
     document
         .operation(
             "get",
@@ -377,7 +377,7 @@ fn memory(document: &mut Document) {
         .optional_parameter(
             "query",
             "after",
-            json!({ "type": "integer", "minimum": 0, "maximum": MAX_POSITION }),
+            json!({ "type": "integer", "minimum": 0, "maximum": MAX_WHOLE }),
             "Only facts with a greater id. It has no effect with `query`.",
         )
         .optional_parameter(
