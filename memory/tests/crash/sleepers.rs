@@ -276,7 +276,8 @@ async fn signal(store: &dyn SessionStore, id: &str) {
     store.post(id, &posted).await.expect("it is posted");
 }
 
-/// Continues a run that is held because kills ended two of its owners, as a person would.
+/// Continues work that is held because kills ended two of its owners, as a person would. It can be
+/// an input in the mailbox, whose run starts later.
 async fn resume(store: &Arc<dyn SessionStore>, id: &str, naps: bool) {
     let context = match RunContext::new().stored(store, id).await {
         Err(MemoryError::InUse(_)) => return,
@@ -285,7 +286,7 @@ async fn resume(store: &Arc<dyn SessionStore>, id: &str, naps: bool) {
     let agent = agent(SystemEnvironment, naps);
     let (handle, _events) = agent.run(context).await.expect("the session is resumed");
     if handle.state().await.expect("the session is open").held.is_some() {
-        handle.continue_run().await.expect("the run continues");
+        handle.send(InputEvent::Continue(None)).await.expect("the work continues");
     }
     handle.wait_for_idle().await;
     handle.close().await;
